@@ -1,0 +1,145 @@
+//! Bodies of the fuzz targets. They live here so that an ordinary test replays the corpus and generated samples; the
+//! `fuzz` package at the root only calls them.
+//!
+//! Each takes bytes of a peer and must neither panic nor allocate beyond a small multiple of its input. What decodes
+//! must also encode, in as many bytes, and decode to the same value again; a panic here is a finding.
+
+use xdr::{Decode, Decoder};
+
+use crate::mount::{self, DumpRes, ExportRes, MntArgs, MntRes, UmntArgs};
+use crate::{Proc, procs::*};
+
+/// What the first byte of an input chooses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// A procedure of NFSv3.
+    Nfs(Proc),
+    /// A procedure of MOUNT.
+    Mount(mount::Proc),
+}
+
+impl Choice {
+    /// Every choice, in the order of the first byte.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let nfs = Proc::ALL.iter().copied().map(Self::Nfs);
+        nfs.chain(mount::Proc::ALL.iter().copied().map(Self::Mount))
+    }
+
+    fn of(selector: u8) -> Self {
+        let count = Self::all().count();
+        let mut all = Self::all();
+        let chosen = all.nth(usize::from(selector) % count);
+        chosen.expect("it is below their count")
+    }
+
+    /// The byte that chooses this.
+    ///
+    /// # Panics
+    /// Never: all choices are below 256.
+    #[must_use]
+    pub fn selector(self) -> u8 {
+        let at = Self::all().position(|choice| choice == self);
+        u8::try_from(at.expect("all has it")).expect("there are few")
+    }
+}
+
+/// Sends a value that decodes through a round trip. A macro, because input and copy have different lifetimes.
+macro_rules! round_trip {
+    ($ty:ty, $bytes:expr) => {{
+        let mut d = Decoder::new($bytes);
+        if let Ok(value) = <$ty>::decode(&mut d) {
+            let encoded = xdr::encode_to_vec(&value);
+            assert_eq!(encoded.len(), d.position(), "another length: {value:?}");
+            // Padding is not checked, so bytes may differ; values may not.
+            let again: $ty = xdr::decode_all(&encoded).expect("what was encoded decodes");
+            assert_eq!(again, value, "a round trip changed a value");
+        }
+    }};
+}
+
+/// Arguments of any procedure, as a server reads them: the first byte chooses which.
+///
+/// # Panics
+/// When a round trip changes them: a bug of the codec.
+pub fn args(data: &[u8]) {
+    let Some((selector, bytes)) = data.split_first() else {
+        return;
+    };
+    match Choice::of(*selector) {
+        Choice::Nfs(proc) => nfs_args(proc, bytes),
+        Choice::Mount(mount::Proc::Mnt) => round_trip!(MntArgs<'_>, bytes),
+        Choice::Mount(mount::Proc::Umnt) => round_trip!(UmntArgs<'_>, bytes),
+        Choice::Mount(_) => {}
+    }
+}
+
+/// Result of any procedure, as a client reads it: the first byte chooses which.
+///
+/// # Panics
+/// When a round trip changes it: a bug of the codec.
+pub fn results(data: &[u8]) {
+    let Some((selector, bytes)) = data.split_first() else {
+        return;
+    };
+    match Choice::of(*selector) {
+        Choice::Nfs(proc) => nfs_result(proc, bytes),
+        Choice::Mount(mount::Proc::Mnt) => round_trip!(MntRes<'_>, bytes),
+        Choice::Mount(mount::Proc::Dump) => round_trip!(DumpRes<'_>, bytes),
+        Choice::Mount(mount::Proc::Export) => round_trip!(ExportRes<'_>, bytes),
+        Choice::Mount(_) => {}
+    }
+}
+
+fn nfs_args(proc: Proc, bytes: &[u8]) {
+    match proc {
+        Proc::Null => {}
+        Proc::GetAttr => round_trip!(GetAttrArgs<'_>, bytes),
+        Proc::SetAttr => round_trip!(SetAttrArgs<'_>, bytes),
+        Proc::Lookup => round_trip!(LookupArgs<'_>, bytes),
+        Proc::Access => round_trip!(AccessArgs<'_>, bytes),
+        Proc::ReadLink => round_trip!(ReadLinkArgs<'_>, bytes),
+        Proc::Read => round_trip!(ReadArgs<'_>, bytes),
+        Proc::Write => round_trip!(WriteArgs<'_>, bytes),
+        Proc::Create => round_trip!(CreateArgs<'_>, bytes),
+        Proc::MkDir => round_trip!(MkDirArgs<'_>, bytes),
+        Proc::Symlink => round_trip!(SymlinkArgs<'_>, bytes),
+        Proc::MkNod => round_trip!(MkNodArgs<'_>, bytes),
+        Proc::Remove => round_trip!(RemoveArgs<'_>, bytes),
+        Proc::RmDir => round_trip!(RmDirArgs<'_>, bytes),
+        Proc::Rename => round_trip!(RenameArgs<'_>, bytes),
+        Proc::Link => round_trip!(LinkArgs<'_>, bytes),
+        Proc::ReadDir => round_trip!(ReadDirArgs<'_>, bytes),
+        Proc::ReadDirPlus => round_trip!(ReadDirPlusArgs<'_>, bytes),
+        Proc::FsStat => round_trip!(FsStatArgs<'_>, bytes),
+        Proc::FsInfo => round_trip!(FsInfoArgs<'_>, bytes),
+        Proc::PathConf => round_trip!(PathConfArgs<'_>, bytes),
+        Proc::Commit => round_trip!(CommitArgs<'_>, bytes),
+    }
+}
+
+fn nfs_result(proc: Proc, bytes: &[u8]) {
+    match proc {
+        Proc::Null => {}
+        Proc::GetAttr => round_trip!(GetAttrRes, bytes),
+        Proc::SetAttr => round_trip!(SetAttrRes, bytes),
+        Proc::Lookup => round_trip!(LookupRes<'_>, bytes),
+        Proc::Access => round_trip!(AccessRes, bytes),
+        Proc::ReadLink => round_trip!(ReadLinkRes<'_>, bytes),
+        Proc::Read => round_trip!(ReadRes<'_>, bytes),
+        Proc::Write => round_trip!(WriteRes, bytes),
+        Proc::Create => round_trip!(CreateRes<'_>, bytes),
+        Proc::MkDir => round_trip!(MkDirRes<'_>, bytes),
+        Proc::Symlink => round_trip!(SymlinkRes<'_>, bytes),
+        Proc::MkNod => round_trip!(MkNodRes<'_>, bytes),
+        Proc::Remove => round_trip!(RemoveRes, bytes),
+        Proc::RmDir => round_trip!(RmDirRes, bytes),
+        Proc::Rename => round_trip!(RenameRes, bytes),
+        Proc::Link => round_trip!(LinkRes, bytes),
+        Proc::ReadDir => round_trip!(ReadDirRes<'_>, bytes),
+        Proc::ReadDirPlus => round_trip!(ReadDirPlusRes<'_>, bytes),
+        Proc::FsStat => round_trip!(FsStatRes, bytes),
+        Proc::FsInfo => round_trip!(FsInfoRes, bytes),
+        Proc::PathConf => round_trip!(PathConfRes, bytes),
+        Proc::Commit => round_trip!(CommitRes, bytes),
+    }
+}
