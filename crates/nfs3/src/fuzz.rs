@@ -4,12 +4,12 @@
 //! Each takes bytes of a peer and must neither panic nor allocate beyond a small multiple of its input. What decodes
 //! must also encode, in as many bytes, and decode to the same value again; a panic here is a finding.
 
-use xdr::{Decode, Decoder};
+use xdr::{Decode, Decoder, Encode, Encoder};
 
 use crate::mount::{self, DumpRes, ExportRes, MntArgs, MntRes, UmntArgs};
 use crate::{Proc, procs::*};
 
-/// What the first byte of an input chooses.
+/// What the first word of an input chooses: a word, so that what follows stays aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
     /// A procedure of NFSv3.
@@ -19,27 +19,31 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// Every choice, in the order of the first byte.
+    /// Every choice, in the order of the first word.
     pub fn all() -> impl Iterator<Item = Self> {
         let nfs = Proc::ALL.iter().copied().map(Self::Nfs);
         nfs.chain(mount::Proc::ALL.iter().copied().map(Self::Mount))
     }
 
-    fn of(selector: u8) -> Self {
+    /// The choice of an input, and what follows its word.
+    fn of(data: &[u8]) -> Option<(Self, &[u8])> {
+        let mut d = Decoder::new(data);
+        let selector = usize::try_from(d.u32().ok()?).ok()?;
         let count = Self::all().count();
-        let mut all = Self::all();
-        let chosen = all.nth(usize::from(selector) % count);
-        chosen.expect("it is below their count")
+        Some((Self::all().nth(selector % count)?, d.rest()))
     }
 
-    /// The byte that chooses this.
+    /// An input that chooses this, with `message` after its word.
     ///
     /// # Panics
-    /// Never: all choices are below 256.
+    /// Never: there are few choices.
     #[must_use]
-    pub fn selector(self) -> u8 {
+    pub fn input(self, message: &impl Encode) -> Vec<u8> {
         let at = Self::all().position(|choice| choice == self);
-        u8::try_from(at.expect("all has it")).expect("there are few")
+        let mut e = Encoder::new();
+        e.count(at.expect("all has it"));
+        message.encode(&mut e);
+        e.into_bytes()
     }
 }
 
@@ -57,15 +61,15 @@ macro_rules! round_trip {
     }};
 }
 
-/// Arguments of any procedure, as a server reads them: the first byte chooses which.
+/// Arguments of any procedure, as a server reads them: the first word chooses which.
 ///
 /// # Panics
 /// When a round trip changes them: a bug of the codec.
 pub fn args(data: &[u8]) {
-    let Some((selector, bytes)) = data.split_first() else {
+    let Some((choice, bytes)) = Choice::of(data) else {
         return;
     };
-    match Choice::of(*selector) {
+    match choice {
         Choice::Nfs(proc) => nfs_args(proc, bytes),
         Choice::Mount(mount::Proc::Mnt) => round_trip!(MntArgs<'_>, bytes),
         Choice::Mount(mount::Proc::Umnt) => round_trip!(UmntArgs<'_>, bytes),
@@ -73,15 +77,15 @@ pub fn args(data: &[u8]) {
     }
 }
 
-/// Result of any procedure, as a client reads it: the first byte chooses which.
+/// Result of any procedure, as a client reads it: the first word chooses which.
 ///
 /// # Panics
 /// When a round trip changes it: a bug of the codec.
 pub fn results(data: &[u8]) {
-    let Some((selector, bytes)) = data.split_first() else {
+    let Some((choice, bytes)) = Choice::of(data) else {
         return;
     };
-    match Choice::of(*selector) {
+    match choice {
         Choice::Nfs(proc) => nfs_result(proc, bytes),
         Choice::Mount(mount::Proc::Mnt) => round_trip!(MntRes<'_>, bytes),
         Choice::Mount(mount::Proc::Dump) => round_trip!(DumpRes<'_>, bytes),
