@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 /// The crates of each layer, lowest first, by the name that the workspace gives them.
 const LAYERS: [&[&str]; 9] = [
-    &["xdr", "rpc", "nfs4", "nfs3"],
+    &["xdr", "rpc", "nfs4", "nfs3", "nlm"],
     &[
         "control", "state", "layout", "rpcrdma", "model", "meta", "objects", "redo", "fabric",
         "parts",
@@ -39,6 +39,7 @@ const SAME_LAYER: &[(&str, &str)] = &[
     ("rpc", "xdr"),
     ("nfs4", "xdr"),
     ("nfs3", "xdr"),
+    ("nlm", "xdr"),
     ("control", "layout"),
     ("parts", "layout"),
     ("parts", "control"),
