@@ -366,12 +366,7 @@ async fn change(ds: &Ds, part: Part, record: &Bytes, args: &PassArgs<'_>) -> Res
             }
             Ok(Then::Nothing)
         }
-        StreamItem::Sync if ds.is_there(part)? => Ok(Then::Sync),
-        StreamItem::Sync => {
-            // What a crash has left must not become a part by a sync.
-            ds.clear(part)?;
-            Ok(Then::Nothing)
-        }
+        StreamItem::Sync => then_sync(ds, part),
         StreamItem::Sums { .. }
         | StreamItem::Parts { .. }
         | StreamItem::Fetch { .. }
@@ -379,6 +374,15 @@ async fn change(ds: &Ds, part: Part, record: &Bytes, args: &PassArgs<'_>) -> Res
         | StreamItem::Settle
         | StreamItem::Nothing => Ok(Then::Nothing),
     }
+}
+
+/// What a crash has left must not become a part by a sync.
+fn then_sync(ds: &Ds, part: Part) -> Result<Then, Fault> {
+    if ds.is_there(part)? {
+        return Ok(Then::Sync);
+    }
+    ds.clear(part)?;
+    Ok(Then::Nothing)
 }
 
 /// Before a part is compared at a member that is filled: one of which a sync failed is dropped with its redo records, since
