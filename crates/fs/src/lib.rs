@@ -3,6 +3,7 @@
 //! [`Fs`] owns the name space, the open state and what is under way on files. Each module is one thing that it does:
 //!
 //! - `layouts` and `delegations` grant and recall, and `follow` tells clients of other primaries;
+//! - `names` and `attributes` change what the name space has of a file, once nobody relies on it;
 //! - `truncate` and `removal` are durable intents;
 //! - `size_recovery` finds what lost writers left;
 //! - `io` serves clients without layouts, and `inline` those of files in the metadata store, which `placing` ends;
@@ -17,6 +18,7 @@
 
 mod actor;
 mod atimes;
+mod attributes;
 mod client_end;
 mod client_record;
 mod clone;
@@ -42,6 +44,7 @@ mod layout_tables;
 mod layouts;
 mod lock_notify;
 mod lost_files;
+mod names;
 mod offload;
 mod offloads;
 mod placing;
@@ -60,6 +63,7 @@ mod unknown_sizes;
 mod writer_set;
 
 pub use actor::{Actor, Prepared};
+pub use attributes::{apply_attributes, set_attributes};
 pub use client_end::{poll_grace, reclaim_complete, removed};
 pub use client_record::{ensure, forget_revoked, load_client_records};
 pub use clone::{CLONE_BLOCK_BYTES, CloneJob, clone_range};
@@ -86,6 +90,7 @@ pub use layouts::{
 };
 pub use lock_notify::notify_unblocked;
 pub use lost_files::{LOST_PATHS_MAX, LostFiles, WALK_NAMES_MAX, lost_files};
+pub use names::{Keep, create, link, remove, rename};
 pub use offload::{offload_cancel, offload_status, start as start_offload};
 pub use offloads::CopyDone;
 pub use placing::place;

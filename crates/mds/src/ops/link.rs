@@ -3,7 +3,6 @@
 use crate::Mds;
 use crate::cx::{self, Cx};
 use crate::names;
-use fs::Clearing;
 use namespace::Linked;
 use nfs4::NfsStatus;
 use nfs4::ops::{LinkArgs, LinkRes};
@@ -16,19 +15,12 @@ pub(super) async fn link(
     cx.actor.check_writable()?;
     let dir = cx::current_dir(mds, cx)?.id;
     let file = cx::saved(mds, cx)?;
-    if file.is_dir() {
-        return Err(NfsStatus::IsDir);
-    }
     let name = names::name(args.new_name)?;
-    let _excluded = if file.is_regular() {
-        Some(fs::exclude(&mds.fs, &cx.actor, &file, Clearing::CHANGE).await?)
-    } else {
-        None
-    };
     let answer = |linked: &Linked| LinkRes {
         cinfo: names::cinfo(linked.dir),
     };
-    let kept = |linked: &Linked| (answer(linked), None);
-    let linked = cx::change(mds, cx, kept, |ns, op| ns.link(op, file.id, dir, name))?;
+    let (actor, keeper) = cx.split();
+    let keep = |linked: &Linked| cx::prepare(keeper, &answer(linked), None);
+    let linked = fs::link(&mds.fs, actor, &file, (dir, name), &keep).await?;
     Ok(answer(&linked))
 }

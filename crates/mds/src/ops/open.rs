@@ -149,7 +149,8 @@ async fn finish(
         };
         let res = result(found, opened, Delegation::None);
         let kept = cx::prepared(cx, &res, Some(mds.fs.handle_of(&found.inode)));
-        inode = super::setattr::apply(mds, cx, &found.inode, &empty, true, &kept).await?;
+        let actor = &mut cx.actor;
+        inode = fs::apply_attributes(&mds.fs, actor, &found.inode, &empty, true, &kept).await?;
     }
     let asked = Asked {
         access: share.access,
@@ -289,29 +290,15 @@ async fn create(
         return Err(NfsStatus::Inval);
     }
     let new = attrs::to_new_node(mds.identities(), &wanted, MODE_DEFAULT)?;
-    let policy = dir.layout_policy().unwrap_or_default();
-    let dir = dir.id;
     // The state is not durable: a retry after a restart gets an open of then, which the client reclaims, and no delegation.
     let lost = state::lost_open(mds.fs.namespace().boot());
-    let kept = |created: &Created| {
+    let (actor, keeper) = cx.split();
+    let keep = |created: &Created| {
         let found = found(created, fattr.mask, &wanted);
         let made = mds.fs.handle_of(&created.inode);
-        (result(&found, lost, Delegation::None), Some(made))
+        cx::prepare(keeper, &result(&found, lost, Delegation::None), Some(made))
     };
-    let place = match mds.fs.inline_max_bytes(policy) {
-        0 => mds.fs.place(policy).map(Some),
-        _ => Ok(None),
-    };
-    let created = match place {
-        Ok(place) => cx::change(mds, cx, kept, |ns, op| {
-            ns.create(op, dir, name, &new, how, place)
-        })?,
-        // Without a place for a new file those that exist still open.
-        Err(status) => cx
-            .actor
-            .ns(&mds.fs, |ns, op| ns.find_for_create(op, dir, name, how))?
-            .ok_or(status)?,
-    };
+    let created = fs::create(&mds.fs, actor, (dir, name), (&new, how), &keep)?;
     Ok(found(&created, fattr.mask, &wanted))
 }
 
