@@ -296,7 +296,14 @@ impl Ds {
     /// Removes one part, and nothing else of its file.
     pub(crate) async fn drop_part(&self, id: ObjectId) -> Result<(), Fault> {
         let _order = self.stripe(id.file_id).lock().await;
-        self.remove_objects(vec![id], Vec::new()).await
+        self.remove_objects(vec![id], Vec::new(), false).await
+    }
+
+    /// Removes what there is of a part that is about to be sent anew. The index has it still as one that differs: a filling
+    /// that ends here is followed by one that compares it.
+    pub(crate) async fn empty_part(&self, id: ObjectId) -> Result<(), Fault> {
+        let _order = self.stripe(id.file_id).lock().await;
+        self.remove_objects(vec![id], Vec::new(), true).await
     }
 
     async fn remove(&self, id: ObjectId, places: u64) -> Result<Applied, Fault> {
@@ -309,7 +316,7 @@ impl Ds {
         let unknown = unknown.map(|place| ObjectId { place, ..id });
         let unknown: Vec<ObjectId> = unknown.filter(|id| !ids.contains(id)).collect();
         let is_more = ids.len() >= OBJECTS_PER_FILE_MAX;
-        self.remove_objects(ids, unknown).await?;
+        self.remove_objects(ids, unknown, false).await?;
         Ok(Applied {
             is_more,
             ..Applied::default()
@@ -321,6 +328,7 @@ impl Ds {
         &self,
         mut ids: Vec<ObjectId>,
         unknown: Vec<ObjectId>,
+        stays: bool,
     ) -> Result<(), Fault> {
         let mut records = Vec::new();
         for id in &ids {
@@ -335,7 +343,7 @@ impl Ds {
             }
         }
         if !ids.is_empty() || !records.is_empty() {
-            let seq = self.index.forget(&ids, &records)?;
+            let seq = self.index.forget(&ids, &records, stays)?;
             self.index.durable(seq).await?;
         }
         ids.extend(unknown);

@@ -184,6 +184,9 @@ impl Ds {
     pub(crate) fn failed_sync(&self, id: ObjectId, is_backup: bool, error: ObjectError) -> Fault {
         self.verifier.store((self.random)(), SeqCst);
         self.redo.failed(id, is_backup);
+        if is_backup && let Err(error) = self.index.unsettle(id) {
+            tracing::error!(file = id.file_id, %error, "a part that differs");
+        }
         if self.redo.newest_of(id).is_none() {
             self.drop_unwritten(id);
         }

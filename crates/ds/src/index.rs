@@ -35,7 +35,7 @@ use xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 use crate::OpenError;
 use crate::changes::{CHANGES_KEY, Changes};
-use crate::part_keys::{delete_part, unsettle_parts_of_earlier_versions};
+use crate::part_keys::{delete_part, put_part, unsettle_parts_of_earlier_versions};
 
 /// Objects that the table in memory holds; each takes about 100 bytes.
 const KNOWN_MAX: usize = 1 << 17;
@@ -88,6 +88,14 @@ const HAS_SUMS: u32 = 1;
 const IS_SETTLED: u32 = 2;
 
 impl ObjectRecord {
+    /// A part of which there is nothing yet.
+    fn of_part(group: u32) -> Self {
+        Self {
+            group,
+            ..Self::default()
+        }
+    }
+
     fn bits(&self) -> u32 {
         let bit = |is_set, bit| if is_set { bit } else { 0 };
         bit(self.has_sums, HAS_SUMS) | bit(self.is_settled, IS_SETTLED)
@@ -632,28 +640,37 @@ impl Index {
     }
 
     /// Forgets objects that are about to be removed. `records` says which redo records of them replay must pass over.
+    /// What `stays` of a part is that the place has it, and that it differs.
     pub(crate) fn forget(
         &self,
         ids: &[ObjectId],
         records: &[(ObjectId, u64)],
+        stays: bool,
     ) -> Result<Seq, MetaError> {
         let mut gone = 0_u64;
         let seq = self.transact(&mut |tx| {
             gone = 0;
             for id in ids {
                 let key = object_key(*id);
-                if let Some(record) = value::<ObjectRecord>(tx, &key)? {
-                    tx.delete(&key);
-                    if record.group > 0 {
-                        delete_part(tx, record.group, *id);
+                match value::<ObjectRecord>(tx, &key)? {
+                    None => {}
+                    Some(record) if stays && record.group > 0 => {
+                        put(tx, &key, &ObjectRecord::of_part(record.group));
+                        put_part(tx, record.group, *id);
                     }
-                    gone += 1;
+                    Some(record) => {
+                        tx.delete(&key);
+                        if record.group > 0 {
+                            delete_part(tx, record.group, *id);
+                        }
+                        gone += 1;
+                    }
                 }
             }
             for (id, number) in records {
                 put(tx, &removed_key(*id), number);
             }
-            if gone == 0 && records.is_empty() {
+            if gone == 0 && records.is_empty() && !stays {
                 return Ok(TxOutcome::Abort);
             }
             let count = value::<u64>(tx, OBJECTS_KEY)?.unwrap_or(0);

@@ -22,7 +22,7 @@ use objects::ObjectId;
 
 use crate::index::{Index, ObjectRecord, object_key, put, value};
 use crate::part::Part;
-use crate::part_keys::{Which, part_key, part_prefix};
+use crate::part_keys::{Which, part_key, part_prefix, put_part};
 
 impl Index {
     /// Gives a part its entry, before anything is done to it: one that is not settled. A member that is filled asks for the
@@ -35,8 +35,7 @@ impl Index {
         self.store_record(part.id, &mut |tx, old| {
             is_new = old.is_none();
             tx.purpose(purpose);
-            tx.put(&part_key(Which::All, part.group, part.id), &[]);
-            tx.put(&part_key(Which::Unsettled, part.group, part.id), &[]);
+            put_part(tx, part.group, part.id);
             Some(ObjectRecord {
                 group: part.group,
                 is_settled: false,

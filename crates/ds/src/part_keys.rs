@@ -45,6 +45,12 @@ pub(crate) fn part_prefix(which: Which, (group, place): (u32, u8)) -> [u8; 6] {
     key
 }
 
+/// The place has the part, and it is not settled.
+pub(crate) fn put_part(tx: &mut dyn Tx, group: u32, id: ObjectId) {
+    tx.put(&part_key(Which::All, group, id), &[]);
+    tx.put(&part_key(Which::Unsettled, group, id), &[]);
+}
+
 /// The part goes, with its object.
 pub(crate) fn delete_part(tx: &mut dyn Tx, group: u32, id: ObjectId) {
     tx.delete(&part_key(Which::All, group, id));

@@ -385,12 +385,12 @@ fn then_sync(ds: &Ds, part: Part) -> Result<Then, Fault> {
     Ok(Then::Nothing)
 }
 
-/// Before a part is compared at a member that is filled: one of which a sync failed is dropped with its redo records, since
+/// Before a part is compared at a member that is filled: one of which a sync failed is emptied, with its redo records, since
 /// nobody knows what the disk has of it. The primary sends all of it.
 async fn begin_anew(ds: &Ds, part: Part) -> Result<(), Fault> {
     let state = || ds.gate.state_at(part.group, part.id.place);
     match ds.redo.is_sick(part.id, true) && state() == Some(MemberState::Filling) {
-        true => ds.drop_part(part.id).await,
+        true => ds.empty_part(part.id).await,
         false => Ok(()),
     }
 }
