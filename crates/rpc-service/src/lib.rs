@@ -1,8 +1,9 @@
 //! The shell of an RPC service (RFC 5531): headers, programs and versions, refusals, and the seal of replies.
 //!
 //! A [`Program`] executes calls of one RPC program. [`serve`] reads the header of a record and finds the program. It
-//! answers for it what RFC 5531 §9 says of calls that no program can be asked about. A further program, such as NFSv3
-//! or MOUNT, is one more entry in the list: it shares the connection, its limits and its credits.
+//! answers for it what RFC 5531 §9 says of calls that no program can be asked about. A further program, such as MOUNT, is
+//! one more entry in the list, and so is a further version of one, such as NFSv3. It shares the connection, its limits and
+//! its credits.
 //!
 //! May call: `rpc`, `transport`. May not call: any program.
 #![forbid(unsafe_code)]
@@ -195,23 +196,32 @@ fn whose<'p, P: Program>(
     more: &'p [Arc<dyn DynProgram>],
     header: &CallHeader<'_>,
 ) -> Result<Whose<'p>, AcceptError> {
-    if header.program == first.number() {
-        check(header.version, first.versions())?;
+    if header.program == first.number() && first.versions().contains(&header.version) {
         return Ok(Whose::First);
     }
-    let other = more.iter().find(|p| p.number_of() == header.program);
-    let other = other.ok_or(AcceptError::ProgUnavail)?;
-    check(header.version, other.versions_of())?;
-    Ok(Whose::Other(&**other))
+    let is_it = |p: &&Arc<dyn DynProgram>| {
+        p.number_of() == header.program && p.versions_of().contains(&header.version)
+    };
+    match more.iter().find(is_it) {
+        Some(other) => Ok(Whose::Other(&**other)),
+        None => Err(unknown(first, more, header.program)),
+    }
 }
 
-#[inline]
-fn check(version: u32, versions: RangeInclusive<u32>) -> Result<(), AcceptError> {
-    if versions.contains(&version) {
-        return Ok(());
+/// Why nobody has a call: no entry of the list has its program, or none has its version. One program may have an entry for
+/// each of its versions.
+#[cold]
+fn unknown<P: Program>(first: &P, more: &[Arc<dyn DynProgram>], program: u32) -> AcceptError {
+    let own = (first.number(), first.versions());
+    let others = more.iter().map(|p| (p.number_of(), p.versions_of()));
+    let of_program = std::iter::once(own).chain(others);
+    let versions = of_program.filter(|(number, _)| *number == program);
+    let known = versions.map(|(_, versions)| versions.into_inner());
+    let merged = known.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    match merged {
+        Some((low, high)) => AcceptError::ProgMismatch { low, high },
+        None => AcceptError::ProgUnavail,
     }
-    let (low, high) = versions.into_inner();
-    Err(AcceptError::ProgMismatch { low, high })
 }
 
 /// A reply that refuses a call.

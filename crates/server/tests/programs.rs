@@ -151,6 +151,26 @@ async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     .await
 }
 
+/// Another version of NFS.
+struct Older;
+
+impl Program for Older {
+    fn number(&self) -> u32 {
+        PROGRAM
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        3..=3
+    }
+
+    async fn call<'r>(&'r self, call: Call<'r>) -> Option<Message> {
+        let mut e = Encoder::new();
+        Seal::None.begin(&mut e, call.header.xid);
+        e.raw(b"older");
+        Some(e.into())
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_further_program_shares_the_connection_with_nfs() {
     let rig = Rig::new();
@@ -180,6 +200,17 @@ async fn a_further_program_shares_the_connection_with_nfs() {
     );
     assert_eq!(verdict_of(PROGRAM, 3, 0).await, mismatch(4, 4).into());
     assert_eq!(verdict_of(1, 1, 1).await, AcceptError::ProgUnavail.into());
+    // A version of NFS may be a program of its own.
+    let nfs: Vec<Arc<dyn rpc_service::DynProgram>> = vec![Arc::new(Echo), Arc::new(Older)];
+    let of_nfs = async |version| {
+        let e = rpc_call(PROGRAM, version, 0, flavor::AUTH_SYS, &sys(0));
+        let record = Bytes::from(e.into_bytes());
+        let reply = serve(&*rig.nfsd, &nfs, &conn, &record).await.unwrap();
+        Bytes::from(reply.flatten().unwrap())
+    };
+    assert_eq!(body(&of_nfs(3).await), b"older");
+    assert_eq!(body(&of_nfs(4).await), b"");
+    assert_eq!(verdict(&of_nfs(2).await), mismatch(3, 4).into());
     // NFS goes on as before, its sessions included.
     let mounted = rig.mount_on(conn.clone(), "client", 0).await;
     assert_eq!(rig.nfsd.clients().lock().sessions_count(), 1);
