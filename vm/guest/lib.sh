@@ -18,6 +18,13 @@ mount_at() {
         -o "vers=$VERS,port=$PORT,sec=sys,proto=${PROTO:-tcp},hard,timeo=100${2:+,$2}"
 }
 
+# mount_v3 DIR: mounts the export by NFSv3, without locks and without rpcbind. Names and attributes are not cached.
+mount_v3() {
+    LD_LIBRARY_PATH=$(echo /run/tools/lib/*-linux-gnu):$(echo /run/tools/usr/lib/*-linux-gnu) \
+        timeout 240 /run/tools/sbin/mount.nfs "$SERVER:$EXPORT" "$1" \
+        -o "vers=3,nolock,proto=tcp,port=$PORT,mountproto=tcp,mountport=$PORT,sec=sys,hard,timeo=100,noac,lookupcache=none"
+}
+
 # unmount DIR: a plain umount; the helper of the NFS tools would only look for NFSv3 state.
 unmount() {
     umount -i "$1"

@@ -30,7 +30,7 @@ const LAYERS: [&[&str]; 9] = [
     &["session-client", "server", "cluster"],
     &["stripes"],
     &["fs"],
-    &["mds", "ds", "client", "bench", "sim"],
+    &["mds", "mds3", "ds", "client", "bench", "sim"],
     &["ropewalk", "xtask"],
 ];
 
@@ -46,6 +46,7 @@ const SAME_LAYER: &[(&str, &str)] = &[
     ("redo", "meta"),
     ("redo", "objects"),
     ("meta-fjall", "ring-log"),
+    ("mds3", "mds"),
     ("sim", "mds"),
     ("sim", "ds"),
     ("sim", "client"),

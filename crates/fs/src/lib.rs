@@ -90,7 +90,7 @@ pub use layouts::{
 };
 pub use lock_notify::notify_unblocked;
 pub use lost_files::{LOST_PATHS_MAX, LostFiles, WALK_NAMES_MAX, lost_files};
-pub use names::{Keep, create, link, remove, rename};
+pub use names::{KeepResult, create, link, remove, rename};
 pub use offload::{offload_cancel, offload_status, start as start_offload};
 pub use offloads::CopyDone;
 pub use placing::place;

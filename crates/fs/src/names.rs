@@ -12,7 +12,7 @@ use nfs4::NfsStatus;
 use std::sync::Arc;
 
 /// Makes of a result what becomes durable with its effect (rule R15).
-pub type Keep<'a, T> = &'a (dyn Fn(&T) -> Prepared + Send + Sync);
+pub type KeepResult<'a, T> = &'a (dyn Fn(&T) -> Prepared + Send + Sync);
 
 /// Makes a regular file, or finds it, as `how` says. A new one gets a place unless it may be inline.
 ///
@@ -23,7 +23,7 @@ pub fn create(
     actor: &mut Actor,
     (dir, name): (&Inode, &[u8]),
     (new, how): (&NewNode, How),
-    keep: Keep<'_, Created>,
+    keep: KeepResult<'_, Created>,
 ) -> Result<Created, NfsStatus> {
     let policy = dir.layout_policy().unwrap_or_default();
     let dir = dir.id;
@@ -50,7 +50,7 @@ pub async fn remove(
     actor: &mut Actor,
     (dir, name): (FileId, &[u8]),
     what: What,
-    keep: Keep<'_, RemovedName>,
+    keep: KeepResult<'_, RemovedName>,
 ) -> Result<RemovedName, NfsStatus> {
     fs.clients.lock().check_grace_names()?;
     let file = file_of_name(fs, actor, dir, name);
@@ -78,7 +78,7 @@ pub async fn rename(
     actor: &mut Actor,
     (source, old): (FileId, &[u8]),
     (target, new): (FileId, &[u8]),
-    keep: Keep<'_, Renamed>,
+    keep: KeepResult<'_, Renamed>,
 ) -> Result<Renamed, NfsStatus> {
     fs.clients.lock().check_grace_names()?;
     let moved = file_of_name(fs, actor, source, old);
@@ -110,7 +110,7 @@ pub async fn link(
     actor: &mut Actor,
     file: &Inode,
     (dir, name): (FileId, &[u8]),
-    keep: Keep<'_, Linked>,
+    keep: KeepResult<'_, Linked>,
 ) -> Result<Linked, NfsStatus> {
     if file.is_dir() {
         return Err(NfsStatus::IsDir);

@@ -44,9 +44,11 @@ use ::fs::{
 use cluster_tls::{CertRole, ClusterCa, JoinToken};
 use mds::identities::{Directory, IdentityConfig};
 use mds::{Mds, MdsConfig as Parts};
+use mds3::{Mount, Nfs3};
 use meta::{MemStore, MetaError, MetaStore};
 use meta_fjall::FjallStore;
 use namespace::{Cred, FileId, NamespaceLimits, Op, SetAttr, Time};
+use rpc_service::DynProgram;
 use server::Nfsd;
 use state::DelegationLimits;
 use std::collections::BTreeMap;
@@ -126,7 +128,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         &control_shutdown,
     )?;
     let socket = AdminSocket::bind(state.path())?;
-    let nfs = nfsd.clone();
+    let nfs = Arc::new(Arc::clone(&nfsd).with_programs(older_programs(config, &nfsd)));
     let serving = Serving::start("nfs", listeners, rdma, nfs, &context, &shutdown)?;
     let view = Arc::new(View {
         nfsd: Arc::clone(&nfsd),
@@ -165,6 +167,15 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     synced.map_err(cannot("sync the store"))?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The programs of NFS version 3, where they are wanted.
+fn older_programs(config: &MdsConfig, nfsd: &Arc<Nfsd<Mds>>) -> Vec<Arc<dyn DynProgram>> {
+    if !config.nfs3 {
+        return Vec::new();
+    }
+    let mount = Arc::new(Mount::new(Arc::clone(nfsd)));
+    vec![Arc::new(Nfs3::new(Arc::clone(nfsd))), mount]
 }
 
 fn tell_serving(config: &MdsConfig, workers: usize, nfsd: &Nfsd<Mds>) {

@@ -158,7 +158,7 @@ fn run_pass(
         before.push_str(&keep_times(&state));
     }
     let server_cmd = format!(
-        "{before}exec {} up --ds {DS_COUNT} --copies {} --dir {} --listen 192.0.2.1 --export 192.0.2.0/24:rw:none",
+        "{before}exec {} up --nfs3 --ds {DS_COUNT} --copies {} --dir {} --listen 192.0.2.1 --export 192.0.2.0/24:rw:none",
         binary.display(),
         pass.copies,
         state.display()

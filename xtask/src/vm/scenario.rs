@@ -123,6 +123,10 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "acl",
         "NFSv4 access control lists: enforced, inherited, in step with the mode (--ds-count)",
     ),
+    extended(
+        "nfs3",
+        "a directory by NFSv3 and NFSv4: names, contents, listings, open files (--nfs3)",
+    ),
     plain(
         "openunlink",
         "unlink and rename of open files, here and by another mount",

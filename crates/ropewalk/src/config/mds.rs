@@ -134,6 +134,9 @@ pub(crate) struct MdsConfig {
     /// Who may mount. Required when a listener is not on loopback.
     #[serde(default, rename = "export", skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<ExportTable>,
+    /// Whether NFSv3 is served as well, without locks, and MOUNT on the same port.
+    #[serde(default)]
+    pub nfs3: bool,
     /// Whether users have the groups that this machine knows, rather than the 16 at most that a client sends.
     #[serde(default)]
     pub manage_gids: bool,
@@ -320,6 +323,7 @@ impl MdsConfig {
             busy_poll_us: default_busy_poll_us(),
             metrics_listen: Vec::new(),
             exports: Vec::new(),
+            nfs3: false,
             manage_gids: false,
             domain: None,
             root: None,

@@ -448,6 +448,7 @@ fn change_mds(
     if let Some(copies) = args.copies {
         config.copies = copies;
     }
+    config.nfs3 |= args.nfs3;
     if is_new {
         // Data servers of the same machine: the control port stays on loopback.
         let here = IpAddr::V4(Ipv4Addr::LOCALHOST);

@@ -1,0 +1,66 @@
+//! The procedures of NFSv3 (RFC 1813 §3.3), one file for each; CREATE, MKDIR, SYMLINK and MKNOD share one, as their results do.
+
+mod access;
+mod commit;
+mod create;
+mod fsinfo;
+mod fsstat;
+mod getattr;
+mod link;
+mod lookup;
+mod pathconf;
+mod read;
+mod readdir;
+mod readlink;
+mod remove;
+mod rename;
+mod setattr;
+mod write;
+
+use crate::cx::Cx;
+use nfs3::Proc;
+use xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
+
+/// Executes a procedure: decodes its arguments and writes its result.
+///
+/// # Errors
+/// Arguments that are none: nothing was executed.
+pub(crate) async fn perform(
+    cx: &mut Cx<'_>,
+    proc: Proc,
+    args: Decoder<'_>,
+    e: &mut Encoder,
+) -> Result<(), DecodeError> {
+    match proc {
+        Proc::Null => decode::<()>(args)?,
+        Proc::GetAttr => getattr::getattr(cx, decode(args)?).await.encode(e),
+        Proc::SetAttr => setattr::setattr(cx, decode(args)?).await.encode(e),
+        Proc::Lookup => lookup::lookup(cx, decode(args)?, e).await,
+        Proc::Access => access::access(cx, decode(args)?).await.encode(e),
+        Proc::ReadLink => readlink::readlink(cx, decode(args)?, e).await,
+        Proc::Read => read::read(cx, decode(args)?).await.encode(e),
+        Proc::Write => write::write(cx, decode(args)?).await.encode(e),
+        Proc::Create => create::create(cx, decode(args)?, e).await,
+        Proc::MkDir => create::mkdir(cx, decode(args)?, e).await,
+        Proc::Symlink => create::symlink(cx, decode(args)?, e).await,
+        Proc::MkNod => create::mknod(cx, decode(args)?, e).await,
+        Proc::Remove => remove::remove(cx, decode(args)?).await.encode(e),
+        Proc::RmDir => remove::rmdir(cx, decode(args)?).await.encode(e),
+        Proc::Rename => rename::rename(cx, decode(args)?).await.encode(e),
+        Proc::Link => link::link(cx, decode(args)?).await.encode(e),
+        Proc::ReadDir => readdir::readdir(cx, decode(args)?, e).await,
+        Proc::ReadDirPlus => readdir::readdirplus(cx, decode(args)?, e).await,
+        Proc::FsStat => fsstat::fsstat(cx, decode(args)?).await.encode(e),
+        Proc::FsInfo => fsinfo::fsinfo(cx, decode(args)?).await.encode(e),
+        Proc::PathConf => pathconf::pathconf(cx, decode(args)?).await.encode(e),
+        Proc::Commit => commit::commit(cx, decode(args)?).await.encode(e),
+    }
+    Ok(())
+}
+
+/// Arguments, with nothing after them.
+fn decode<'a, T: Decode<'a>>(mut args: Decoder<'a>) -> Result<T, DecodeError> {
+    let value = T::decode(&mut args)?;
+    args.finish()?;
+    Ok(value)
+}

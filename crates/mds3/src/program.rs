@@ -1,0 +1,159 @@
+//! NFSv3 as an RPC program: who calls, whether the call was heard before, and when its reply may leave.
+//!
+//! # Ordering
+//! The reply leaves when all that it depends on is durable (rule R7).
+
+use crate::cx::Cx;
+use crate::ops;
+use crate::replies::{CallKey, Heard, Replies};
+use mds::Mds;
+use nfs3::Proc;
+use nfs4::ClientId;
+use rpc::{AcceptError, Credential, Rejection};
+use rpc_service::{Call, Program, RunningCall, Seal, replay};
+use server::{Nfsd, Role, User};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use transport::{CloseReason, Message};
+use xdr::{Decode, Decoder, Encoder};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The client that all callers without sessions are to the file service: none of NFSv4 has this id. It holds nothing.
+const CLIENT: ClientId = ClientId { value: 0 };
+/// Its owner.
+const OWNER: &[u8] = b"NFSv3";
+
+/// The NFS program of version 3 over a metadata server.
+pub struct Nfs3 {
+    nfsd: Arc<Nfsd<Mds>>,
+    replies: Replies,
+}
+
+impl Nfs3 {
+    /// Serves the files of `nfsd`.
+    #[must_use]
+    pub fn new(nfsd: Arc<Nfsd<Mds>>) -> Self {
+        Self {
+            nfsd,
+            replies: Replies::default(),
+        }
+    }
+
+    /// For whom a call works.
+    async fn admit(&self, call: &Call<'_>) -> Result<fs::Actor, Rejection> {
+        let user = Credential::parse(&call.header.credential).and_then(User::of);
+        let user = user.map_err(Rejection::Auth)?;
+        let mds = self.nfsd.role();
+        mds.prepare(&user).await;
+        let admitted = mds.admit(call.conn, &user).map_err(Rejection::Auth)?;
+        let mut actor = fs::Actor::clone(&admitted);
+        actor.enter(CLIENT, Arc::from(OWNER));
+        Ok(actor)
+    }
+
+    /// Executes a call: its reply, and the result to keep of it. `None` closes the connection.
+    async fn execute(&self, call: &Call<'_>, proc: Proc, actor: fs::Actor) -> Executed {
+        let mut cx = Cx {
+            mds: self.nfsd.role(),
+            conn: call.conn,
+            record: call.record,
+            actor,
+            payload: None,
+            charge: None,
+        };
+        let mut e = Encoder::new();
+        Seal::None.begin(&mut e, call.header.xid);
+        let header_bytes = e.len();
+        let args = Decoder::new(call.args.rest());
+        if ops::perform(&mut cx, proc, args, &mut e).await.is_err() {
+            return Executed::Refused(AcceptError::GarbageArgs);
+        }
+        if let Err(status) = self.nfsd.role().fs().durable(cx.actor.observed).await {
+            tracing::error!(%status, "effects cannot be made durable; closing the connection");
+            call.conn.close(CloseReason::Asked);
+            return Executed::Lost;
+        }
+        let kept = Arc::from(&e.as_bytes()[header_bytes..]);
+        let payloads = cx.payload.take().into_iter().collect();
+        let reply = Message::new(e, payloads).with_charge(cx.charge.take());
+        Executed::Done(reply, kept)
+    }
+}
+
+/// What became of a call.
+enum Executed {
+    /// Its reply, and its result.
+    Done(Message, Arc<[u8]>),
+    Refused(AcceptError),
+    Lost,
+}
+
+/// Whether a procedure that is done again has another result, or does harm.
+const fn is_kept(proc: Proc) -> bool {
+    matches!(
+        proc,
+        Proc::SetAttr
+            | Proc::Create
+            | Proc::MkDir
+            | Proc::Symlink
+            | Proc::MkNod
+            | Proc::Remove
+            | Proc::RmDir
+            | Proc::Rename
+            | Proc::Link
+    )
+}
+
+impl Program for Nfs3 {
+    fn number(&self) -> u32 {
+        nfs3::PROGRAM
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        nfs3::VERSION..=nfs3::VERSION
+    }
+
+    async fn call<'r>(&'r self, call: Call<'r>) -> Option<Message> {
+        let number = call.header.procedure.to_be_bytes();
+        let Ok(proc) = Proc::decode(&mut Decoder::new(&number)) else {
+            return call.refuse(AcceptError::ProcUnavail);
+        };
+        let actor = match self.admit(&call).await {
+            Ok(actor) => actor,
+            Err(rejection) => return call.refuse(rejection),
+        };
+        if !is_kept(proc) {
+            return match self.execute(&call, proc, actor).await {
+                Executed::Done(reply, _) => Some(reply),
+                Executed::Refused(why) => call.refuse(why),
+                Executed::Lost => None,
+            };
+        }
+        let key = CallKey {
+            client: call.conn.peer().socket().map(|peer| peer.ip()),
+            xid: call.header.xid,
+            sum: xxh3_64(call.record),
+        };
+        match self.replies.hear(key) {
+            None => {}
+            // Its reply is on its way.
+            Some(Heard::Running) => return None,
+            Some(Heard::Done(Some(result))) => {
+                return Some(replay(Seal::None, call.header.xid, &result));
+            }
+            Some(Heard::Done(None)) => return call.refuse(AcceptError::SystemErr),
+        }
+        let running = RunningCall::new(&self.replies, key);
+        match self.execute(&call, proc, actor).await {
+            Executed::Done(reply, result) => {
+                running.complete(Some(result));
+                Some(reply)
+            }
+            Executed::Refused(why) => {
+                running.complete(None);
+                call.refuse(why)
+            }
+            Executed::Lost => None,
+        }
+    }
+}

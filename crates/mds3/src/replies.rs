@@ -1,0 +1,111 @@
+//! Replies of NFSv3 that are kept, so that a retry does not do again what has been done.
+//!
+//! Version 3 has no sessions. A client that hears no answer sends its call again, with the same transaction id, often over
+//! another connection (RFC 1813 §4.5). A call is named by the address of its client, its transaction id and a sum of the whole
+//! record. So another call that happens to have the id is none of its retries.
+//!
+//! # Ownership
+//! [`Replies`] has the last [`REPLIES_MAX`] calls that are not idempotent. It forgets with the process.
+
+use parking_lot::Mutex;
+use rpc_service::ReplyCache;
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Calls that are remembered. A thousand clients with eight calls under way each have their last ones in it.
+pub(crate) const REPLIES_MAX: usize = 8192;
+
+/// What names a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct CallKey {
+    /// `None` within the process.
+    pub(crate) client: Option<IpAddr>,
+    pub(crate) xid: u32,
+    pub(crate) sum: u64,
+}
+
+/// What is known of a call that was heard before.
+#[derive(Debug, Clone)]
+pub(crate) enum Heard {
+    /// It runs.
+    Running,
+    /// This was its result; `None` when nobody knows how far it came.
+    Done(Option<Arc<[u8]>>),
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    calls: HashMap<CallKey, Heard>,
+    /// The oldest first.
+    order: VecDeque<CallKey>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Replies(Mutex<Kept>);
+
+impl Replies {
+    /// A call arrives. What is known of it, or `None` if it is new and runs from now on.
+    pub(crate) fn hear(&self, key: CallKey) -> Option<Heard> {
+        let mut kept = self.0.lock();
+        if let Some(heard) = kept.calls.get(&key) {
+            return Some(heard.clone());
+        }
+        if kept.order.len() >= REPLIES_MAX
+            && let Some(oldest) = kept.order.pop_front()
+        {
+            kept.calls.remove(&oldest);
+        }
+        kept.order.push_back(key);
+        kept.calls.insert(key, Heard::Running);
+        None
+    }
+}
+
+impl ReplyCache for &Replies {
+    type Key = CallKey;
+
+    fn complete(&self, key: CallKey, reply: Option<Arc<[u8]>>) -> bool {
+        let mut kept = self.0.lock();
+        match kept.calls.get_mut(&key) {
+            Some(heard) => {
+                *heard = Heard::Done(reply);
+                true
+            }
+            // So many came after it.
+            None => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(xid: u32, sum: u64) -> CallKey {
+        CallKey {
+            client: None,
+            xid,
+            sum,
+        }
+    }
+
+    #[test]
+    fn a_retry_is_told_what_its_call_was_and_the_oldest_is_forgotten() {
+        let replies = Replies::default();
+        assert!(replies.hear(key(1, 7)).is_none());
+        assert!(matches!(replies.hear(key(1, 7)), Some(Heard::Running)));
+        assert!(replies.hear(key(1, 8)).is_none(), "another call by its sum");
+        (&replies).complete(key(1, 7), Some(Arc::from(*b"done")));
+        let Some(Heard::Done(Some(reply))) = replies.hear(key(1, 7)) else {
+            panic!("it is kept");
+        };
+        assert_eq!(&*reply, b"done");
+        for xid in 2..=u32::try_from(REPLIES_MAX).unwrap() {
+            assert!(replies.hear(key(xid, 0)).is_none());
+        }
+        assert!(replies.hear(key(1, 7)).is_none(), "the oldest has gone");
+        assert!(!(&replies).complete(key(1, 8), None), "so has the next one");
+    }
+}
