@@ -75,9 +75,10 @@ impl Mount {
         call: &Call<'_>,
         path: &[u8],
     ) -> Result<Result<Arc<Inode>, MountStatus>, Refused> {
-        let user = Credential::parse(&call.header.credential).and_then(User::of);
+        let user = Credential::parse(&call.header.credential).and_then(User::of)?;
         let mds = self.nfsd.role();
-        let admitted = mds.admit(call.conn, &user?);
+        mds.prepare(&user).await;
+        let admitted = mds.admit(call.conn, &user);
         let Ok(mut actor) = admitted.map(|admitted| fs::Actor::clone(&admitted)) else {
             return Ok(Err(MountStatus::Access));
         };
