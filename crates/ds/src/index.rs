@@ -227,6 +227,8 @@ pub(crate) struct Index {
     counter: u64,
     pub(crate) changes: Changes,
     objects_count: AtomicU64,
+    /// The newest transaction that dropped sums, if this process has made one. Held over looking for sums and dropping them.
+    pub(crate) sums_dropped: Mutex<Option<Seq>>,
     known: Mutex<FxHashMap<ObjectId, Known>>,
     /// Removed objects by their newest redo record, as stored under `v`.
     removed: Mutex<BTreeMap<u64, ObjectId>>,
@@ -332,6 +334,7 @@ impl Index {
                 counter,
                 changes: Changes::new(changes_before),
                 objects_count: AtomicU64::new(objects_count),
+                sums_dropped: Mutex::default(),
                 known: Mutex::default(),
                 removed: Mutex::new(removed),
                 writes: AtomicU64::new(0),

@@ -94,7 +94,7 @@ impl Index {
     }
 
     /// Drops the sums of the chunks of a range of bytes. Returns what to wait for, and whether there may be more; `None` when
-    /// there were none.
+    /// there is nothing to wait for. Another change may have dropped them, and wait itself.
     pub(crate) fn drop_sums(
         &self,
         id: ObjectId,
@@ -103,6 +103,7 @@ impl Index {
         if start >= end {
             return Ok(None);
         }
+        let mut dropped = self.sums_dropped.lock();
         let (first, last) = (start / CHUNK_BYTES, (end - 1) / CHUNK_BYTES);
         let keys: Vec<Vec<u8>> = if last - first < 2 {
             let keys = (first..=last).map(|chunk| key_of(b'c', id, chunk));
@@ -122,7 +123,7 @@ impl Index {
             pairs.into_iter().map(|(key, _)| key.to_vec()).collect()
         };
         if keys.is_empty() {
-            return Ok(None);
+            return Ok(dropped.map(|seq| (seq, false)));
         }
         let seq = self.transact(&mut |tx| {
             tx.purpose(Purpose::Removal);
@@ -131,6 +132,7 @@ impl Index {
             }
             Ok(TxOutcome::Commit)
         })?;
+        *dropped = Some(seq);
         Ok(Some((seq, keys.len() >= DROPPED_MAX)))
     }
 
@@ -179,5 +181,32 @@ impl Index {
             Ok((object_of_key(key)?, record.group))
         };
         pairs.iter().map(object).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use meta::MemStore;
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn who_finds_sums_just_dropped_waits_for_that_as_well() {
+        let opened = Index::open(Arc::new(MemStore::new()), &|| 1).await;
+        let index = opened.expect("an empty store").index;
+        let id = ObjectId {
+            file_id: 7,
+            generation: 1,
+            place: 0,
+        };
+        assert_eq!(index.drop_sums(id, (0, 1)).unwrap(), None);
+        index.raise(id, 1, (0, 0)).unwrap();
+        index
+            .put_sums(id, 0, vec![Block { high: 1, low: 2 }])
+            .unwrap();
+        let dropped = index.drop_sums(id, (0, 1)).unwrap();
+        assert!(dropped.is_some_and(|(seq, is_more)| seq > Seq(0) && !is_more));
+        assert_eq!(index.sums(id, 0).unwrap(), None);
+        assert_eq!(index.drop_sums(id, (0, 1)).unwrap(), dropped);
     }
 }
