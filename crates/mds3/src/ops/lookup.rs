@@ -2,7 +2,7 @@
 
 use crate::cx::{Cx, name};
 use crate::results::failed;
-use namespace::Inode;
+use namespace::{FileId, Inode};
 use nfs3::procs::{LookupArgs, LookupOk, LookupRes};
 use nfs4::NfsStatus;
 use std::sync::Arc;
@@ -31,6 +31,8 @@ fn find(cx: &mut Cx<'_>, args: LookupArgs<'_>) -> Result<Arc<Inode>, NfsStatus> 
     let (fs, name) = (cx.fs(), name(args.what.name)?);
     match name {
         b"." => Ok(dir),
+        // Above the root is the root.
+        b".." if dir.id == FileId::ROOT => Ok(dir),
         b".." => cx.actor.ns(fs, |ns, op| ns.lookup_parent(op, dir.id)),
         name => cx.actor.ns(fs, |ns, op| ns.lookup(op, dir.id, name)),
     }

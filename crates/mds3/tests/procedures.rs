@@ -1,0 +1,374 @@
+//! Goal: the procedures of NFSv3 and MOUNT do what RFC 1813 says, on the wire, over one file service.
+//! Method: a metadata server in memory without data servers, so that files are inline, and calls that are written by hand.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+use bytes::Bytes;
+use cluster::KeyTimes;
+use fs::{Creation, DataConfig};
+use mds::identities::IdentityConfig;
+use mds::{Mds, MdsConfig};
+use meta::MemStore;
+use namespace::{NamespaceLimits, Time};
+use nfs3::mount::{self, MntArgs, MntRes};
+use nfs3::procs::*;
+use nfs3::{DirOpArgs, Nfs3Status, ProcArgs, Res, Sattr3, StableHow};
+use ropewalk_mds3::{Mount, Nfs3};
+use rpc::{AcceptError, AuthSys, CallRefusal, CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
+use rpc_service::{Program, serve};
+use server::exports::{Exports, Squash};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+use transport::memory::MemoryNetwork;
+use transport::workers::Shutdown;
+use transport::{Address, ConnHandle, Connector, Context, NoService, Preference, TransportLimits};
+use xdr::{Decode, Decoder, Encode, Encoder, Opaque};
+
+const INLINE_BYTES: u64 = 32 << 10;
+
+struct Rig {
+    network: MemoryNetwork,
+    nfs: Nfs3,
+    mount: Mount,
+    conn: ConnHandle,
+    /// The handle of the root.
+    root: Vec<u8>,
+    xid: AtomicU64,
+    _shutdown: Shutdown,
+}
+
+async fn connect(network: &MemoryNetwork) -> ConnHandle {
+    let context = Context::new(TransportLimits::default());
+    let address = Address::Memory("mds".into());
+    let connector = network.connector("client", context);
+    let conn = connector.connect(&address, NoService::shared()).await;
+    conn.expect("it listens")
+}
+
+impl Rig {
+    async fn new() -> Self {
+        let network = MemoryNetwork::default();
+        let context = || Context::new(TransportLimits::default());
+        let numbers = AtomicU64::new(1);
+        let config = MdsConfig {
+            delegations: None,
+            delegates_times: false,
+            store: Arc::new(MemStore::new()),
+            exports: Exports::loopback(Squash::None),
+            identities: IdentityConfig::default(),
+            lease_ms: 30_000,
+            clock: Arc::new(|| Time {
+                secs: 1_000_000,
+                nanos: 7,
+            }),
+            random: Arc::new(move || numbers.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed)),
+            limits: NamespaceLimits::default(),
+            data: DataConfig {
+                stripe_unit_bytes: 4096,
+                copies_min: 1,
+                copies: 1,
+                replace_after: Duration::from_secs(600),
+                mds_threshold_bytes: 0,
+                inline_max_bytes: INLINE_BYTES,
+                copy_async_above_bytes: fs::COPY_ASYNC_ABOVE_BYTES,
+                creation: Creation::Lazy,
+                ds_lease_ms: 3_000,
+                connector: Arc::new(network.connector("mds-proxy", context())),
+                proxy_transport: Preference::Auto,
+                data_transport: Preference::Auto,
+                keys: KeyTimes {
+                    rotation_ms: 3_600_000,
+                    overlap_ms: 600_000,
+                },
+            },
+        };
+        let nfsd = Mds::open(config).await.expect("an empty store");
+        let shutdown = Shutdown::new();
+        let listener = network.listen("mds").expect("a free name");
+        tokio::spawn(listener.serve(nfsd.clone(), context(), shutdown.signal()));
+        let mut rig = Self {
+            conn: connect(&network).await,
+            network,
+            nfs: Nfs3::new(nfsd.clone()),
+            mount: Mount::new(nfsd),
+            root: Vec::new(),
+            xid: AtomicU64::new(1),
+            _shutdown: shutdown,
+        };
+        rig.root = rig.mnt(b"/").await.expect("the root");
+        rig
+    }
+
+    /// A record of a call by root.
+    fn record(&self, (program, version, procedure): (u32, u32, u32), args: &impl Encode) -> Bytes {
+        let user = AuthSys {
+            stamp: 0,
+            machine: b"m".to_vec(),
+            uid: 0,
+            gid: 0,
+            gids: vec![],
+        };
+        let mut e = Encoder::new();
+        CallStart {
+            xid: u32::try_from(self.xid.fetch_add(1, Relaxed)).unwrap(),
+            program,
+            version,
+            procedure,
+            credential: OpaqueAuth {
+                flavor: rpc::flavor::AUTH_SYS,
+                body: &user.to_body(),
+            },
+            verifier: OpaqueAuth::NONE,
+        }
+        .encode(&mut e);
+        args.encode(&mut e);
+        e.into_bytes().into()
+    }
+
+    fn record_of<A: ProcArgs>(&self, args: &A) -> Bytes {
+        self.record((nfs3::PROGRAM, nfs3::VERSION, A::PROC as u32), args)
+    }
+
+    /// The result of a call.
+    async fn call<A: ProcArgs>(&self, args: &A) -> Vec<u8> {
+        send(&self.nfs, &self.conn, &self.record_of(args))
+            .await
+            .unwrap()
+    }
+
+    async fn mnt(&self, path: &[u8]) -> Result<Vec<u8>, mount::MountStatus> {
+        let args = MntArgs {
+            dirpath: Opaque(path),
+        };
+        let id = (mount::PROGRAM, mount::VERSION, mount::Proc::Mnt as u32);
+        let body = send(&self.mount, &self.conn, &self.record(id, &args)).await;
+        match xdr::decode_all::<MntRes<'_>>(&body.unwrap()).unwrap() {
+            MntRes::Ok(ok) => Ok(ok.fhandle.0.to_vec()),
+            MntRes::Fail(status) => Err(status),
+        }
+    }
+
+    fn at<'a>(&'a self, name: &'a str) -> DirOpArgs<'a> {
+        DirOpArgs {
+            dir: Opaque(&self.root),
+            name: Opaque(name.as_bytes()),
+        }
+    }
+
+    /// Makes a file; returns its handle.
+    async fn create(&self, name: &str) -> Vec<u8> {
+        let args = CreateArgs {
+            place: self.at(name),
+            how: CreateHow::Guarded(Sattr3::default()),
+        };
+        let body = self.call(&args).await;
+        let made = CreateArgs::decode_res(&body)
+            .unwrap()
+            .into_result()
+            .unwrap();
+        assert!(made.dir_wcc.before.is_some() && made.dir_wcc.after.is_some());
+        made.obj.expect("a handle").0.to_vec()
+    }
+
+    async fn lookup(&self, name: &str) -> Nfs3Status {
+        let args = LookupArgs {
+            what: self.at(name),
+        };
+        let body = self.call(&args).await;
+        LookupArgs::decode_res(&body).unwrap().status()
+    }
+}
+
+/// The body of a reply, or why there is none.
+async fn send<P: Program>(
+    program: &P,
+    conn: &ConnHandle,
+    record: &Bytes,
+) -> Result<Vec<u8>, CallRefusal> {
+    let reply = serve(program, &[], conn, record).await.expect("an answer");
+    let reply = reply.flatten().unwrap();
+    let mut d = Decoder::new(&reply);
+    match ReplyHeader::decode(&mut d).unwrap().verdict {
+        ReplyVerdict::Success { .. } => Ok(d.rest().to_vec()),
+        ReplyVerdict::Error(refusal) => Err(refusal),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_is_read_and_told_in_attributes() {
+    let rig = Rig::new().await;
+    let file = rig.create("file").await;
+    let write = WriteArgs {
+        file: Opaque(&file),
+        offset: 3,
+        count: 5,
+        stable: StableHow::Unstable,
+        data: Opaque(b"bytes"),
+    };
+    let body = rig.call(&write).await;
+    let wrote = WriteArgs::decode_res(&body).unwrap().into_result().unwrap();
+    assert_eq!((wrote.count, wrote.committed), (5, StableHow::FileSync));
+    let after = wrote.file_wcc.after.expect("attributes");
+    assert_eq!(after.size, 8);
+    assert_eq!(wrote.file_wcc.before.expect("one transaction").size, 0);
+    let read = ReadArgs {
+        file: Opaque(&file),
+        offset: 1,
+        count: 100,
+    };
+    let body = rig.call(&read).await;
+    let got = ReadArgs::decode_res(&body).unwrap().into_result().unwrap();
+    assert_eq!((got.data.0, got.eof), (&b"\0\0bytes"[..], true));
+    let getattr = GetAttrArgs {
+        object: Opaque(&file),
+    };
+    let body = rig.call(&getattr).await;
+    let told = GetAttrArgs::decode_res(&body).unwrap().into_result();
+    assert_eq!(told.unwrap().obj_attributes, after);
+    let set = SetAttrArgs {
+        object: Opaque(&file),
+        new_attributes: Sattr3 {
+            size: Some(4),
+            ..Sattr3::default()
+        },
+        guard: Some(nfs3::NfsTime3::default()),
+    };
+    let guarded = SetAttrArgs::decode_res(&rig.call(&set).await).unwrap();
+    assert_eq!(guarded.status(), Nfs3Status::NotSync);
+    let set = SetAttrArgs {
+        guard: Some(after.ctime),
+        ..set
+    };
+    let cut = SetAttrArgs::decode_res(&rig.call(&set).await).unwrap();
+    assert_eq!(cut.into_result().unwrap().after.unwrap().size, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_over_another_connection_gets_the_first_answer() {
+    let rig = Rig::new().await;
+    rig.create("file").await;
+    let remove = RemoveArgs {
+        object: rig.at("file"),
+    };
+    let record = rig.record_of(&remove);
+    let first = send(&rig.nfs, &rig.conn, &record).await.unwrap();
+    let other = connect(&rig.network).await;
+    assert_eq!(send(&rig.nfs, &other, &record).await.unwrap(), first);
+    assert!(RemoveArgs::decode_res(&first).unwrap().status().is_ok());
+    // Another call of the same arguments is no retry.
+    let again = rig.call(&remove).await;
+    let again = RemoveArgs::decode_res(&again).unwrap();
+    assert_eq!(again.status(), Nfs3Status::NoEnt);
+}
+
+#[tokio::test(start_paused = true)]
+async fn listings_have_dots_and_go_on_after_a_cookie() {
+    let rig = Rig::new().await;
+    for number in 0..20 {
+        rig.create(&format!("name-{number:02}")).await;
+    }
+    let (mut names, mut cookie, mut pages) = (Vec::new(), 0, 0);
+    loop {
+        let args = ReadDirArgs {
+            dir: Opaque(&rig.root),
+            cookie,
+            cookieverf: [0; 8],
+            count: 400,
+        };
+        let body = rig.call(&args).await;
+        let page = ReadDirArgs::decode_res(&body)
+            .unwrap()
+            .into_result()
+            .unwrap();
+        assert!(body.len() <= 4 + 400, "the client's count");
+        for entry in page.entries.0.iter() {
+            names.push(String::from_utf8(entry.name.0.to_vec()).unwrap());
+            cookie = entry.cookie;
+        }
+        pages += 1;
+        if page.eof {
+            break;
+        }
+    }
+    assert!(pages > 2 && names[..2] == [".", ".."]);
+    let mut others = names.split_off(2);
+    others.sort_unstable();
+    let wanted: Vec<String> = (0..20).map(|n| format!("name-{n:02}")).collect();
+    assert_eq!(others, wanted);
+    let plus = ReadDirPlusArgs {
+        dir: Opaque(&rig.root),
+        cookie: 0,
+        cookieverf: [0; 8],
+        dircount: 8192,
+        maxcount: 65536,
+    };
+    let body = rig.call(&plus).await;
+    let page = ReadDirPlusArgs::decode_res(&body).unwrap();
+    let page = page.into_result().unwrap();
+    let whole = |e: &EntryPlus3<'_>| e.name_attributes.is_some() && e.name_handle.is_some();
+    assert!(page.eof && page.entries.0.len() == 22 && page.entries.0.iter().all(whole));
+    let tiny = ReadDirArgs {
+        dir: Opaque(&rig.root),
+        cookie: 0,
+        cookieverf: [0; 8],
+        count: 110,
+    };
+    let tiny = rig.call(&tiny).await;
+    let tiny = ReadDirArgs::decode_res(&tiny).unwrap();
+    assert_eq!(tiny.status(), Nfs3Status::TooSmall);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_call_or_no_handle_is_refused() {
+    let rig = Rig::new().await;
+    let nfs = |procedure| (nfs3::PROGRAM, nfs3::VERSION, procedure);
+    let refused = async |record: Bytes| send(&rig.nfs, &rig.conn, &record).await.unwrap_err();
+    assert_eq!(
+        refused(rig.record(nfs(22), &())).await,
+        AcceptError::ProcUnavail.into()
+    );
+    assert_eq!(
+        refused(rig.record(nfs(1), &())).await,
+        AcceptError::GarbageArgs.into()
+    );
+    let null = send(&rig.nfs, &rig.conn, &rig.record(nfs(0), &())).await;
+    assert_eq!(null, Ok(Vec::new()));
+    let altered: Vec<u8> = rig.root.iter().map(|byte| !byte).collect();
+    for handle in [&b""[..], b"short", &altered] {
+        let args = GetAttrArgs {
+            object: Opaque(handle),
+        };
+        let res: Res<GetAttrOk, ()> = GetAttrArgs::decode_res(&rig.call(&args).await).unwrap();
+        let status = res.status();
+        assert!(
+            matches!(status, Nfs3Status::BadHandle | Nfs3Status::Stale),
+            "{status}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn directories_are_mounted_and_nothing_else_is() {
+    let rig = Rig::new().await;
+    rig.create("file").await;
+    let mkdir = MkDirArgs {
+        place: rig.at("dir"),
+        attributes: Sattr3::default(),
+    };
+    let body = rig.call(&mkdir).await;
+    let made = MkDirArgs::decode_res(&body).unwrap().into_result().unwrap();
+    let handle = made.obj.unwrap().0.to_vec();
+    assert_eq!(rig.mnt(b"/dir/").await, Ok(handle));
+    assert_eq!(rig.mnt(b"/file").await, Err(mount::MountStatus::NotDir));
+    assert_eq!(rig.mnt(b"/none").await, Err(mount::MountStatus::NoEnt));
+    assert_eq!(rig.lookup("..").await, Nfs3Status::Ok);
+    assert_eq!(rig.lookup("").await, Nfs3Status::Inval);
+    // Version 1 has no room for our handles.
+    let mnt = (mount::PROGRAM, mount::VERSION_1, mount::Proc::Mnt as u32);
+    let args = MntArgs {
+        dirpath: Opaque(b"/"),
+    };
+    let refused = send(&rig.mount, &rig.conn, &rig.record(mnt, &args)).await;
+    assert_eq!(refused, Err(AcceptError::ProcUnavail.into()));
+}
