@@ -3,6 +3,7 @@
 //! There is one export, the root, and any directory of it may be mounted. Who may is judged again at each call of NFS. What is
 //! mounted is not remembered: DUMP tells an empty list, as RFC 1813 §5.2.2 allows a list to be wrong.
 
+use crate::args::decode;
 use mds::Mds;
 use namespace::{FileType, Inode};
 use nfs3::mount::{
@@ -136,12 +137,6 @@ impl From<rpc::AuthStat> for Refused {
     fn from(stat: rpc::AuthStat) -> Self {
         Self::Auth(stat)
     }
-}
-
-fn decode<'a, T: Decode<'a>>(mut args: Decoder<'a>) -> Result<T, DecodeError> {
-    let value = T::decode(&mut args)?;
-    args.finish()?;
-    Ok(value)
 }
 
 impl Program for Mount {

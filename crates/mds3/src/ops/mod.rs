@@ -17,9 +17,10 @@ mod rename;
 mod setattr;
 mod write;
 
+use crate::args::decode;
 use crate::cx::Cx;
 use nfs3::Proc;
-use xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
+use xdr::{DecodeError, Decoder, Encode, Encoder};
 
 /// Executes a procedure: decodes its arguments and writes its result.
 ///
@@ -56,11 +57,4 @@ pub(crate) async fn perform(
         Proc::Commit => commit::commit(cx, decode(args)?).await.encode(e),
     }
     Ok(())
-}
-
-/// Arguments, with nothing after them.
-fn decode<'a, T: Decode<'a>>(mut args: Decoder<'a>) -> Result<T, DecodeError> {
-    let value = T::decode(&mut args)?;
-    args.finish()?;
-    Ok(value)
 }
