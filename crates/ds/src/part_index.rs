@@ -129,3 +129,35 @@ impl Index {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use meta::MemStore;
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn a_part_that_is_emptied_stays_one_that_differs() {
+        let opened = Index::open(Arc::new(MemStore::new()), &|| 1).await;
+        let index = opened.expect("an empty store").index;
+        let id = ObjectId {
+            file_id: 7,
+            generation: 1,
+            place: 2,
+        };
+        let part = Part { id, group: 3 };
+        let unsettled = || index.parts_of(Which::Unsettled, (3, 2), None, 9).unwrap();
+        assert!(index.enter_part(part, Purpose::Upkeep).unwrap());
+        index.raise(id, 4096, (0, 5)).unwrap();
+        index.settle(part).unwrap();
+        assert_eq!(unsettled(), []);
+        index.forget(&[id], &[(id, 5)], true).unwrap();
+        assert_eq!(unsettled(), [(7, 1)]);
+        assert!(!index.is_settled(id).unwrap());
+        // What comes next gives it its entry again.
+        assert!(!index.enter_part(part, Purpose::Upkeep).unwrap());
+        assert_eq!(index.known(id).unwrap().high_water_bytes, 0);
+        index.forget(&[id], &[], false).unwrap();
+        assert_eq!(unsettled(), []);
+    }
+}
