@@ -23,6 +23,7 @@ use crate::key::RotatedKey;
 use crate::listeners;
 use crate::metrics::{self, Watched};
 use crate::nss::NameService;
+use crate::older_nfs;
 use crate::out;
 use crate::rdma::{self, RdmaListen};
 use crate::scrub::DamagedFile;
@@ -44,11 +45,9 @@ use ::fs::{
 use cluster_tls::{CertRole, ClusterCa, JoinToken};
 use mds::identities::{Directory, IdentityConfig};
 use mds::{Mds, MdsConfig as Parts};
-use mds3::{Mount, Nfs3};
 use meta::{MemStore, MetaError, MetaStore};
 use meta_fjall::FjallStore;
 use namespace::{Cred, FileId, NamespaceLimits, Op, SetAttr, Time};
-use rpc_service::DynProgram;
 use server::Nfsd;
 use state::DelegationLimits;
 use std::collections::BTreeMap;
@@ -128,7 +127,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         &control_shutdown,
     )?;
     let socket = AdminSocket::bind(state.path())?;
-    let nfs = Arc::new(Arc::clone(&nfsd).with_programs(older_programs(config, &nfsd)));
+    let nfs = Arc::new(Arc::clone(&nfsd).with_programs(older_nfs::programs(config, &nfsd)));
     let serving = Serving::start("nfs", listeners, rdma, nfs, &context, &shutdown)?;
     let view = Arc::new(View {
         nfsd: Arc::clone(&nfsd),
@@ -143,6 +142,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     let metrics_sockets = metrics_sockets.into_iter().flatten().collect();
     let metrics = tokio::spawn(metrics::serve(metrics_sockets, view));
     let tick = tokio::spawn(tick(Arc::clone(&nfsd)));
+    let _registered = older_nfs::register(config)?;
     tell_serving(config, workers, &nfsd);
 
     let end = tokio::select! {
@@ -167,15 +167,6 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     synced.map_err(cannot("sync the store"))?;
     tracing::info!("stopped");
     Ok(())
-}
-
-/// The programs of NFS version 3, where they are wanted.
-fn older_programs(config: &MdsConfig, nfsd: &Arc<Nfsd<Mds>>) -> Vec<Arc<dyn DynProgram>> {
-    if !config.nfs3 {
-        return Vec::new();
-    }
-    let mount = Arc::new(Mount::new(Arc::clone(nfsd)));
-    vec![Arc::new(Nfs3::new(Arc::clone(nfsd))), mount]
 }
 
 fn tell_serving(config: &MdsConfig, workers: usize, nfsd: &Nfsd<Mds>) {

@@ -137,6 +137,9 @@ pub(crate) struct MdsConfig {
     /// Whether NFSv3 is served as well, without locks, and MOUNT on the same port.
     #[serde(default)]
     pub nfs3: bool,
+    /// Whether NFSv3 and MOUNT are registered with this machine's rpcbind.
+    #[serde(default)]
+    pub register_rpcbind: bool,
     /// Whether users have the groups that this machine knows, rather than the 16 at most that a client sends.
     #[serde(default)]
     pub manage_gids: bool,
@@ -324,6 +327,7 @@ impl MdsConfig {
             metrics_listen: Vec::new(),
             exports: Vec::new(),
             nfs3: false,
+            register_rpcbind: false,
             manage_gids: false,
             domain: None,
             root: None,

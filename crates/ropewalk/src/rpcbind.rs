@@ -1,0 +1,238 @@
+//! Registration with the system's rpcbind (RFC 1833), by which clients of NFSv3 without a port find this server.
+//!
+//! # Ownership
+//! [`Registered`] has what was registered, and takes it back when it is dropped.
+//!
+//! # Failure
+//! What another server has registered is left alone: this one does not start. A registration of the same addresses is that of an
+//! earlier process of ours, and is taken over.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict, UniversalAddress};
+use xdr::{Chain, Decode, DecodeError, Decoder, Encode, Encoder, Opaque};
+
+/// Where rpcbind listens for programs of this machine. It takes registrations nowhere else.
+const SOCKET: &str = "/run/rpcbind.sock";
+/// How long it may take.
+const WAIT: Duration = Duration::from_secs(5);
+const PROGRAM: u32 = 100_000;
+const VERSION: u32 = 4;
+const SET: u32 = 1;
+const UNSET: u32 = 2;
+const DUMP: u32 = 4;
+/// Bit of a record mark that says that the record ends with this fragment (RFC 5531 §11).
+const LAST_FRAGMENT: u32 = 1 << 31;
+/// Longest answer: DUMP tells some hundred registrations.
+const ANSWER_BYTES_MAX: u32 = 1 << 20;
+/// Most registrations of a machine.
+const LISTED_MAX: u32 = 4096;
+/// Most bytes of the texts of one.
+const TEXT_BYTES_MAX: u32 = 1024;
+/// Programs and versions that clients look for.
+const SERVED: [(u32, u32); 4] = [
+    (nfs3::PROGRAM, nfs3::VERSION),
+    (nfs3::PROGRAM, 4),
+    (nfs3::mount::PROGRAM, nfs3::mount::VERSION_1),
+    (nfs3::mount::PROGRAM, nfs3::mount::VERSION),
+];
+
+/// A program, its version, and where it is: `rpcb` of RFC 1833 §2.1.
+#[derive(Debug, Clone)]
+struct Mapping {
+    program: u32,
+    version: u32,
+    address: UniversalAddress,
+}
+
+impl Encode for Mapping {
+    fn encode(&self, e: &mut Encoder) {
+        let text = self.address.to_text();
+        e.u32(self.program);
+        e.u32(self.version);
+        Opaque::<{ u32::MAX }>(self.address.netid.as_str().as_bytes()).encode(e);
+        Opaque::<{ u32::MAX }>(text.as_bytes()).encode(e);
+        Opaque::<{ u32::MAX }>(b"ropewalk").encode(e);
+    }
+}
+
+xdr::xdr_struct! {
+    /// An entry of the list.
+    struct Listed<'a> {
+        program: u32,
+        version: u32,
+        netid: Opaque<'a, TEXT_BYTES_MAX>,
+        address: Opaque<'a, TEXT_BYTES_MAX>,
+        owner: Opaque<'a, TEXT_BYTES_MAX>,
+    }
+}
+
+/// Why nothing could be registered.
+#[derive(Debug)]
+pub(crate) enum RegisterError {
+    /// rpcbind cannot be reached, or does not answer.
+    Io(io::Error),
+    /// An answer that is none.
+    Answer,
+    /// Another server has this program.
+    Taken { program: u32, at: String },
+}
+
+impl std::fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(error) => write!(
+                f,
+                "rpcbind at {SOCKET}: {error}; start it, or leave `register_rpcbind` out"
+            ),
+            Self::Answer => write!(f, "rpcbind at {SOCKET} gives no answer that can be read"),
+            Self::Taken { program, at } => write!(
+                f,
+                "program {program} is registered with rpcbind for {at}: stop that server, or leave `register_rpcbind` out"
+            ),
+        }
+    }
+}
+
+impl From<io::Error> for RegisterError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<DecodeError> for RegisterError {
+    fn from(_: DecodeError) -> Self {
+        Self::Answer
+    }
+}
+
+/// What was registered.
+#[derive(Debug)]
+pub(crate) struct Registered(Vec<Mapping>);
+
+impl Registered {
+    /// Registers NFS and MOUNT at these addresses: the first one of each address family, since rpcbind knows one for each.
+    ///
+    /// # Errors
+    /// [`RegisterError`]; then nothing is registered.
+    pub(crate) fn new(listeners: &[SocketAddr]) -> Result<Self, RegisterError> {
+        let v4 = listeners.iter().find(|a| a.is_ipv4());
+        let v6 = listeners.iter().find(|a| a.is_ipv6());
+        let mut registered = Self(Vec::new());
+        for address in v4.into_iter().chain(v6) {
+            for (program, version) in SERVED {
+                let mapping = Mapping {
+                    program,
+                    version,
+                    address: UniversalAddress::tcp(*address),
+                };
+                set(&mapping)?;
+                registered.0.push(mapping);
+            }
+        }
+        Ok(registered)
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        for mapping in &self.0 {
+            if let Err(error) = call(UNSET, mapping) {
+                tracing::warn!(%error, "rpcbind still names this server");
+                return;
+            }
+        }
+    }
+}
+
+fn set(mapping: &Mapping) -> Result<(), RegisterError> {
+    if is_true(&call(SET, mapping)?)? {
+        return Ok(());
+    }
+    let at = listed(mapping)?;
+    match at == mapping.address.to_text() {
+        true => Ok(()),
+        false => Err(RegisterError::Taken {
+            program: mapping.program,
+            at,
+        }),
+    }
+}
+
+/// Where a program is by the list of rpcbind: GETADDR tells a local caller nothing.
+fn listed(mapping: &Mapping) -> Result<String, RegisterError> {
+    let answer = call(DUMP, mapping)?;
+    let all = Chain::<Listed<'_>, LISTED_MAX>::decode(&mut Decoder::new(&answer))?;
+    let netid = mapping.address.netid.as_str().as_bytes();
+    let is_it = |l: &&Listed<'_>| {
+        (l.program, l.version, l.netid.0) == (mapping.program, mapping.version, netid)
+    };
+    let found = all.0.iter().find(is_it);
+    let text = found.map(|l| String::from_utf8_lossy(l.address.0).into_owned());
+    Ok(text.unwrap_or_default())
+}
+
+fn is_true(answer: &[u8]) -> Result<bool, DecodeError> {
+    Decoder::new(answer).bool()
+}
+
+/// One call over a connection of its own. Returns the result.
+fn call(procedure: u32, mapping: &Mapping) -> Result<Vec<u8>, RegisterError> {
+    let mut stream = UnixStream::connect(SOCKET)?;
+    stream.set_read_timeout(Some(WAIT))?;
+    stream.set_write_timeout(Some(WAIT))?;
+    let mut e = Encoder::new();
+    CallStart {
+        xid: procedure,
+        program: PROGRAM,
+        version: VERSION,
+        procedure,
+        credential: OpaqueAuth::NONE,
+        verifier: OpaqueAuth::NONE,
+    }
+    .encode(&mut e);
+    if procedure != DUMP {
+        mapping.encode(&mut e);
+    }
+    let record = e.into_bytes();
+    let len = u32::try_from(record.len()).map_err(|_| RegisterError::Answer)?;
+    stream.write_all(&(len | LAST_FRAGMENT).to_be_bytes())?;
+    stream.write_all(&record)?;
+    let mut mark = [0; 4];
+    stream.read_exact(&mut mark)?;
+    let len = u32::from_be_bytes(mark) & !LAST_FRAGMENT;
+    if u32::from_be_bytes(mark) & LAST_FRAGMENT == 0 || len > ANSWER_BYTES_MAX {
+        return Err(RegisterError::Answer);
+    }
+    let mut answer = vec![0; len as usize];
+    stream.read_exact(&mut answer)?;
+    let mut d = Decoder::new(&answer);
+    match ReplyHeader::decode(&mut d)?.verdict {
+        ReplyVerdict::Success { .. } => Ok(d.rest().to_vec()),
+        ReplyVerdict::Error(_) => Err(RegisterError::Answer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_is_what_rfc_1833_says() {
+        let mapping = Mapping {
+            program: 100_003,
+            version: 3,
+            address: UniversalAddress::tcp("192.0.2.7:2049".parse().unwrap()),
+        };
+        let bytes = xdr::encode_to_vec(&mapping);
+        let mut wanted = Vec::new();
+        wanted.extend([0, 1, 0x86, 0xa3, 0, 0, 0, 3]);
+        wanted.extend(*b"\0\0\0\x03tcp\0");
+        wanted.extend(*b"\0\0\0\x0d192.0.2.7.8.1\0\0\0");
+        wanted.extend(*b"\0\0\0\x08ropewalk");
+        assert_eq!(bytes, wanted);
+    }
+}
