@@ -42,7 +42,7 @@ xdr::xdr_enum! {
         Null = 0,
         /// The handle of an export; version 3 only.
         Mnt = 1,
-        /// Who has mounted what.
+        /// Lists the mounts, each with its client.
         Dump = 2,
         /// A mount has ended.
         Umnt = 3,

@@ -32,7 +32,7 @@ xdr::xdr_struct! {
         pub l_len: u64,
     }
 
-    /// `nlm4_holder`: who holds a lock that is in the way.
+    /// `nlm4_holder`: the owner of a lock that conflicts, and its range.
     #[derive(Copy)]
     pub struct Nlm4Holder<'a> {
         /// Whether the lock is exclusive, not shared.

@@ -87,7 +87,7 @@ xdr::xdr_struct! {
     pub struct MonId<'a> {
         /// The host that is watched.
         pub mon_name: HostName<'a>,
-        /// Who wants to know.
+        /// The program that is to be told.
         pub my_id: MyId<'a>,
     }
 
@@ -152,7 +152,7 @@ bodies! {
         UnmonAll(body: MyId<'a>),
         /// None.
         SimuCrash,
-        /// Who has restarted.
+        /// The host that has restarted.
         Notify(body: StatChge<'a>),
     }
 
