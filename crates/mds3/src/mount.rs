@@ -3,7 +3,6 @@
 //! There is one export, the root, and any directory of it may be mounted. Who may is judged again at each call of NFS. What is
 //! mounted is not remembered: DUMP tells an empty list, as RFC 1813 §5.2.2 allows a list to be wrong.
 
-use crate::args::decode;
 use mds::Mds;
 use namespace::{FileType, Inode};
 use nfs3::mount::{
@@ -17,7 +16,7 @@ use server::{Nfsd, Role, User};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use transport::Message;
-use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, Opaque};
+use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, Opaque, decode_all};
 
 /// Most directories of a path that is mounted.
 const COMPONENTS_MAX: usize = 256;
@@ -35,18 +34,18 @@ impl Mount {
     }
 
     async fn perform(&self, call: &Call<'_>, proc: Proc, e: &mut Encoder) -> Result<(), Refused> {
-        let args = Decoder::new(call.args.rest());
+        let args = call.args.rest();
         match proc {
-            Proc::Null | Proc::UmntAll => decode::<()>(args)?,
+            Proc::Null | Proc::UmntAll => decode_all::<()>(args)?,
             Proc::Umnt => {
-                decode::<UmntArgs<'_>>(args)?;
+                decode_all::<UmntArgs<'_>>(args)?;
             }
             Proc::Dump => {
-                decode::<()>(args)?;
+                decode_all::<()>(args)?;
                 DumpRes::default().encode(e);
             }
             Proc::Export => {
-                decode::<()>(args)?;
+                decode_all::<()>(args)?;
                 let root = ExportEntry {
                     dir: Opaque(b"/"),
                     groups: Vec::new().into(),
@@ -54,7 +53,7 @@ impl Mount {
                 ExportRes::from(vec![root]).encode(e);
             }
             Proc::Mnt => {
-                let args: MntArgs<'_> = decode(args)?;
+                let args: MntArgs<'_> = decode_all(args)?;
                 let found = self.find(call, args.dirpath.0).await?;
                 let handle = found.map(|inode| self.nfsd.role().fs().handle_of(&inode));
                 let res = match &handle {

@@ -64,7 +64,7 @@ impl Nfs3 {
         let mut e = Encoder::new();
         Seal::None.begin(&mut e, call.header.xid);
         let header_bytes = e.len();
-        let args = Decoder::new(call.args.rest());
+        let args = call.args.rest();
         if ops::perform(&mut cx, proc, args, &mut e).await.is_err() {
             return Executed::Refused(AcceptError::GarbageArgs);
         }

@@ -17,10 +17,9 @@ mod rename;
 mod setattr;
 mod write;
 
-use crate::args::decode;
 use crate::cx::Cx;
 use nfs3::Proc;
-use xdr::{DecodeError, Decoder, Encode, Encoder};
+use xdr::{DecodeError, Encode, Encoder, decode_all};
 
 /// Executes a procedure: decodes its arguments and writes its result.
 ///
@@ -29,32 +28,32 @@ use xdr::{DecodeError, Decoder, Encode, Encoder};
 pub(crate) async fn perform(
     cx: &mut Cx<'_>,
     proc: Proc,
-    args: Decoder<'_>,
+    args: &[u8],
     e: &mut Encoder,
 ) -> Result<(), DecodeError> {
     match proc {
-        Proc::Null => decode::<()>(args)?,
-        Proc::GetAttr => getattr::getattr(cx, decode(args)?).await.encode(e),
-        Proc::SetAttr => setattr::setattr(cx, decode(args)?).await.encode(e),
-        Proc::Lookup => lookup::lookup(cx, decode(args)?, e).await,
-        Proc::Access => access::access(cx, decode(args)?).await.encode(e),
-        Proc::ReadLink => readlink::readlink(cx, decode(args)?, e).await,
-        Proc::Read => read::read(cx, decode(args)?).await.encode(e),
-        Proc::Write => write::write(cx, decode(args)?).await.encode(e),
-        Proc::Create => create::create(cx, decode(args)?, e).await,
-        Proc::MkDir => create::mkdir(cx, decode(args)?, e).await,
-        Proc::Symlink => create::symlink(cx, decode(args)?, e).await,
-        Proc::MkNod => create::mknod(cx, decode(args)?, e).await,
-        Proc::Remove => remove::remove(cx, decode(args)?).await.encode(e),
-        Proc::RmDir => remove::rmdir(cx, decode(args)?).await.encode(e),
-        Proc::Rename => rename::rename(cx, decode(args)?).await.encode(e),
-        Proc::Link => link::link(cx, decode(args)?).await.encode(e),
-        Proc::ReadDir => readdir::readdir(cx, decode(args)?, e).await,
-        Proc::ReadDirPlus => readdir::readdirplus(cx, decode(args)?, e).await,
-        Proc::FsStat => fsstat::fsstat(cx, decode(args)?).await.encode(e),
-        Proc::FsInfo => fsinfo::fsinfo(cx, decode(args)?).await.encode(e),
-        Proc::PathConf => pathconf::pathconf(cx, decode(args)?).await.encode(e),
-        Proc::Commit => commit::commit(cx, decode(args)?).await.encode(e),
+        Proc::Null => decode_all::<()>(args)?,
+        Proc::GetAttr => getattr::getattr(cx, decode_all(args)?).await.encode(e),
+        Proc::SetAttr => setattr::setattr(cx, decode_all(args)?).await.encode(e),
+        Proc::Lookup => lookup::lookup(cx, decode_all(args)?, e).await,
+        Proc::Access => access::access(cx, decode_all(args)?).await.encode(e),
+        Proc::ReadLink => readlink::readlink(cx, decode_all(args)?, e).await,
+        Proc::Read => read::read(cx, decode_all(args)?).await.encode(e),
+        Proc::Write => write::write(cx, decode_all(args)?).await.encode(e),
+        Proc::Create => create::create(cx, decode_all(args)?, e).await,
+        Proc::MkDir => create::mkdir(cx, decode_all(args)?, e).await,
+        Proc::Symlink => create::symlink(cx, decode_all(args)?, e).await,
+        Proc::MkNod => create::mknod(cx, decode_all(args)?, e).await,
+        Proc::Remove => remove::remove(cx, decode_all(args)?).await.encode(e),
+        Proc::RmDir => remove::rmdir(cx, decode_all(args)?).await.encode(e),
+        Proc::Rename => rename::rename(cx, decode_all(args)?).await.encode(e),
+        Proc::Link => link::link(cx, decode_all(args)?).await.encode(e),
+        Proc::ReadDir => readdir::readdir(cx, decode_all(args)?, e).await,
+        Proc::ReadDirPlus => readdir::readdirplus(cx, decode_all(args)?, e).await,
+        Proc::FsStat => fsstat::fsstat(cx, decode_all(args)?).await.encode(e),
+        Proc::FsInfo => fsinfo::fsinfo(cx, decode_all(args)?).await.encode(e),
+        Proc::PathConf => pathconf::pathconf(cx, decode_all(args)?).await.encode(e),
+        Proc::Commit => commit::commit(cx, decode_all(args)?).await.encode(e),
     }
     Ok(())
 }
