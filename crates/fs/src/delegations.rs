@@ -290,13 +290,18 @@ async fn revoke(fs: &Arc<Fs>, recall: &DelegationRecall) -> bool {
 }
 
 /// The regular file behind a name, if there is one that the caller may look up: what a change of names must exclude.
-pub fn file_of_name(fs: &Fs, actor: &mut Actor, dir: FileId, name: &[u8]) -> Option<Arc<Inode>> {
+pub(crate) fn file_of_name(
+    fs: &Fs,
+    actor: &mut Actor,
+    dir: FileId,
+    name: &[u8],
+) -> Option<Arc<Inode>> {
     let found = actor.ns(fs, |ns, op| ns.lookup(op, dir, name)).ok();
     found.filter(|inode| inode.is_regular())
 }
 
 /// A change of names hit another file than the one that was excluded: a rename was faster. Its holders are told.
-pub fn missed(fs: &Arc<Fs>, actor: &Actor, excluded: Option<FileId>, hit: &Inode) {
+pub(crate) fn missed(fs: &Arc<Fs>, actor: &Actor, excluded: Option<FileId>, hit: &Inode) {
     if hit.is_regular() && excluded != Some(hit.id) {
         let client = actor.client_id();
         recall(fs, hit, client, Clearing::CHANGE);

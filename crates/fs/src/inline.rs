@@ -102,7 +102,7 @@ pub(crate) fn punch(
 }
 
 /// What became of SETATTR with a size.
-pub enum Resized {
+pub(crate) enum Resized {
     /// It is done: the file is inline.
     Inline(AttrsSet),
     /// It is not: the file, as it is now, has a place.
@@ -113,7 +113,7 @@ pub enum Resized {
 ///
 /// # Errors
 /// As the name space's SETATTR, and as [`place`] for a size beyond the limit.
-pub async fn set_size_inline(
+pub(crate) async fn set_size_inline(
     fs: &Arc<Fs>,
     actor: &mut Actor,
     inode: &Inode,

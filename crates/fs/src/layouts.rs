@@ -338,7 +338,7 @@ pub fn is_unsettled(fs: &Arc<Fs>, file: FileId) -> bool {
 
 /// Somebody lost access to the file: handles given out so far must stop working before the reply (R10). The epoch was
 /// raised together with the attribute.
-pub async fn access_narrowed(
+pub(crate) async fn access_narrowed(
     fs: &Arc<Fs>,
     actor: &mut Actor,
     inode: &Arc<Inode>,

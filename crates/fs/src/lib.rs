@@ -70,9 +70,7 @@ pub use clone::{CLONE_BLOCK_BYTES, CloneJob, clone_range};
 pub use copy::copy;
 pub use copy_job::{Copy, is_zero};
 pub use delegating::DelegationCounts;
-pub use delegations::{
-    Clearing, Excluded, clear, exclude, file_of_name, missed, recall, settle_ended,
-};
+pub use delegations::{Clearing, Excluded, clear, exclude, recall, settle_ended};
 pub use eager::make_objects;
 pub use file_paths::{FILE_PATHS_MAX, NamedFile, file_paths};
 pub use follow::watch_device;
@@ -81,12 +79,11 @@ pub use fs::{
     COPY_ASYNC_ABOVE_BYTES, Creation, DataConfig, Fs, FsConfig, FsError, STRIPE_UNIT_BYTES_MAX,
     STRIPE_UNIT_BYTES_MIN, WallClock, status,
 };
-pub use inline::{Resized, set_size_inline};
 pub use io::{WriteJob, commit, read, write};
 pub use kept_replies::{destroyed, is_ended, keep, kept, key};
 pub use layouts::{
-    GrantRequest, access_narrowed, commit_layout, grant, grantable, is_unsettled, may_have_data,
-    return_layouts, settle_returned,
+    GrantRequest, commit_layout, grant, grantable, is_unsettled, may_have_data, return_layouts,
+    settle_returned,
 };
 pub use lock_notify::notify_unblocked;
 pub use lost_files::{LOST_PATHS_MAX, LostFiles, WALK_NAMES_MAX, lost_files};
@@ -96,11 +93,10 @@ pub use offloads::CopyDone;
 pub use placing::place;
 pub use quiesce::{LayoutHold, writes_reported};
 pub use ranges::{Content, Sought, allocate, deallocate, end_of, seek};
-pub use removal::{REMOVALS_COUNTED_MAX, file_removed, last_close, removals_waiting};
+pub use removal::{REMOVALS_COUNTED_MAX, last_close, removals_waiting};
 pub use restripe::{restripe, restripe_state, restriping, shape_of};
 pub use restripes::{RestripeState, Shape};
 pub use size_recovery::{ready, stamps, until_ready};
 pub use space::{look_at_space, space};
 pub use status::FsStatus;
 pub use tick::{rotate_key, tick};
-pub use truncate::truncate;

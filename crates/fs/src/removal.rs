@@ -44,7 +44,7 @@ pub fn removals_waiting(fs: &Fs) -> usize {
 }
 
 /// A file lost its last name and is not open; its inode is gone. Layouts that are still out mean nothing any more.
-pub fn file_removed(fs: &Fs, inode: &Inode) {
+pub(crate) fn file_removed(fs: &Fs, inode: &Inode) {
     forget_layouts(fs, inode.id);
 }
 

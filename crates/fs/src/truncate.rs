@@ -32,7 +32,7 @@ use stripes::{Expelled, Spread, status_of};
 use tokio::sync::OwnedRwLockWriteGuard;
 
 /// Sets the size of a file that may have data beyond it, and the other attributes of the request with it.
-pub async fn truncate(
+pub(crate) async fn truncate(
     fs: &Arc<Fs>,
     actor: &mut Actor,
     inode: &Arc<Inode>,
