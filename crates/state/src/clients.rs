@@ -22,6 +22,7 @@
 mod bindings;
 mod connection_index;
 mod exchange;
+mod hosts;
 mod lease;
 mod record;
 mod records;
@@ -30,6 +31,7 @@ mod shares;
 mod table;
 
 pub use exchange::{ExchangeArgs, Exchanged};
+pub use hosts::HOST_PRINCIPAL;
 pub use record::{ClientRecord, OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal};
 pub use sessions::{CreateSession, CreateSessionArgs, Sequenced};
 pub use shares::SlotRecall;

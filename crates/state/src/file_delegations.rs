@@ -137,7 +137,7 @@ impl FileStates {
         }
     }
 
-    /// Whether opens, layouts and delegations of others allow it.
+    /// Whether opens, layouts and delegations of others allow it. A holder locks without asking, so no host may have locks.
     fn suits_others(&self, client: ClientId, file: u64, kind: DelegationKind) -> bool {
         let (against, modes, open) = match kind {
             DelegationKind::Write => (
@@ -152,6 +152,7 @@ impl FileStates {
             ),
         };
         !open
+            && !self.locks.has_hosts(file)
             && !self.layouts.is_held(file, modes, Some(client))
             && (self.delegations)
                 .conflicts(file, against, Some(client))
@@ -183,7 +184,7 @@ impl FileStates {
             DelegationKind::Write => self.suits_others(client, file, kind),
             DelegationKind::Read => {
                 let others = (self.delegations).conflicts(file, InTheWay::Writers, Some(client));
-                !writers && others.is_empty()
+                !writers && others.is_empty() && !self.locks.has_hosts(file)
             }
         };
         if !fits || self.delegations.held(client, file).is_some() {

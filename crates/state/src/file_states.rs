@@ -11,7 +11,7 @@ use nfs4::{ClientId, NfsStatus, Stateid};
 
 use crate::delegations::{DelegationLimits, Delegations};
 use crate::layouts::{IoMode, LayoutLimits, Layouts, Returned};
-use crate::locks::{LockDenied, LockLimits, LockOutcome, Locks, Wanted};
+use crate::locks::{LockDenied, LockLimits, LockOutcome, Locks, Unblocked, Wanted};
 use crate::opens::{
     ACCESS_READ, ACCESS_WRITE, DENY_READ, DENY_WRITE, OpenLimits, Opened, Opens, Share,
 };
@@ -100,7 +100,7 @@ pub struct LayoutWanted {
 pub struct FileStates {
     pub(crate) source: StateidSource,
     pub(crate) opens: Opens,
-    locks: Locks,
+    pub(crate) locks: Locks,
     /// Layouts, for everything but LAYOUTGET.
     pub layouts: Layouts,
     /// Delegations, for everything but how one begins and ends.
@@ -250,7 +250,7 @@ impl FileStates {
             Some(StateKind::Open) => Ok(self.opens.check(stateid, client, file)?.access()),
             Some(StateKind::Lock) => {
                 let lock = self.locks.check(stateid, client, file)?;
-                let open = self.opens.by_other(&lock.open);
+                let open = lock.open.and_then(|open| self.opens.by_other(&open));
                 Ok(open.ok_or(NfsStatus::BadStateid)?.access())
             }
             Some(StateKind::Delegation) => self.delegated_access(stateid, client, file),
@@ -315,6 +315,7 @@ impl FileStates {
     ) -> Result<LockOutcome, NfsStatus> {
         self.check_not_revoked(lock, client)?;
         let open = self.locks.check(lock, client, file)?.open;
+        let open = open.ok_or(NfsStatus::BadStateid)?;
         let access = self
             .opens
             .by_other(&open)
@@ -381,10 +382,10 @@ impl FileStates {
         self.locks.unlock(lock, client, file, range)
     }
 
-    /// Takes the owners whose denied blocking lock on the file is free now, to be told by
-    /// CB_NOTIFY_LOCK. It is a hint: they may have lost interest, or find it taken again.
-    pub fn unblocked(&mut self, file: u64) -> Vec<(ClientId, Vec<u8>)> {
-        self.locks.unblocked(file)
+    /// Takes those whose denied blocking lock on the file is free now. Owners of NFSv4 are to be told by CB_NOTIFY_LOCK. Hosts of NLM
+    /// hold theirs from now on, and are to be told by GRANTED.
+    pub fn unblocked(&mut self, file: u64) -> Unblocked {
+        self.locks.unblocked(&mut self.source, file)
     }
 
     /// LAYOUTGET with a stateid of an open, a lock, a delegation or a layout (RFC 8881 §12.5.2, §18.43.3). Any layout
@@ -523,10 +524,11 @@ impl FileStates {
         self.revoked.status_flags(client)
     }
 
-    /// Whether a client has opens (and so, maybe, locks), delegations or layouts.
+    /// Whether a client has opens, locks, delegations or layouts.
     #[must_use]
     pub fn has_state(&self, client: ClientId) -> bool {
         self.opens.has_client(client)
+            || self.locks.has_client(client)
             || self.delegations.has_client(client)
             || self.layouts.has_client(client)
     }
@@ -540,6 +542,9 @@ impl FileStates {
             let had_locks = self.end_open(&other);
             files.extend(file);
             unlocked.extend(file.filter(|_| had_locks));
+        }
+        for other in self.locks.of_client(client) {
+            unlocked.extend(self.locks.remove(&other).map(|lock| lock.file));
         }
         for other in self.delegations.of_client(client) {
             files.extend(self.delegations.remove(&other).map(|d| d.file));

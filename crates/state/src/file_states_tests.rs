@@ -504,15 +504,15 @@ fn denied_blocking_locks_are_told_when_free() {
     denied(s.lock_by_open(b, B, b"2", FILE, wait(10)));
     denied(s.lock_by_open(b, B, b"3", FILE, wait(10)));
     assert_eq!(s.locks.waiters_count(), 2);
-    assert_eq!(s.unblocked(FILE), []);
+    assert_eq!(s.unblocked(FILE).free, []);
     let lock = s.unlock(lock, A, FILE, range(0, 10)).unwrap();
-    assert_eq!(s.unblocked(FILE), [(B, b"1".to_vec())]);
-    assert_eq!(s.unblocked(FILE), []);
+    assert_eq!(s.unblocked(FILE).free, [(B, b"1".to_vec())]);
+    assert_eq!(s.unblocked(FILE).free, []);
     granted(s.lock_by_open(b, B, b"1", FILE, wait(0)));
     s.unlock(lock, A, FILE, range(0, u64::MAX)).unwrap();
     // Got it before being told: no need to tell.
     granted(s.lock_by_open(b, B, b"2", FILE, wait(10)));
-    assert_eq!((s.unblocked(FILE), s.locks.waiters_count()), (vec![], 0));
+    assert_eq!((s.unblocked(FILE).free, s.locks.waiters_count()), (vec![], 0));
 }
 
 #[test]
@@ -636,7 +636,7 @@ fn a_removed_client_leaves_nothing() {
         [FILE]
     );
     assert!(!s.has_state(A));
-    assert_eq!(s.unblocked(FILE), [(B, b"w".to_vec())]);
+    assert_eq!(s.unblocked(FILE).free, [(B, b"w".to_vec())]);
     assert_eq!(s.counts(), (1, 0, 0));
     assert_eq!(s.remove_client(A), ClientGone::default());
     let last = s.remove_client(B);
@@ -659,7 +659,7 @@ fn a_removed_client_waits_for_nothing_and_has_nothing_revoked() {
     s.remove_client(B);
     assert_eq!(s.revoked_flags(B), 0);
     s.close(a, A, FILE).unwrap();
-    assert_eq!((s.unblocked(FILE), s.locks.waiters_count()), (vec![], 0));
+    assert_eq!((s.unblocked(FILE).free, s.locks.waiters_count()), (vec![], 0));
 }
 
 const BYTES: u64 = 16;

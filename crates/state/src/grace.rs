@@ -213,6 +213,14 @@ impl Grace {
         }
     }
 
+    /// Records of this principal that say that their owner holds something, while they may be reclaimed.
+    pub(crate) fn holders<'a>(&'a self, principal: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        let records = self.waiting.values();
+        records
+            .filter(move |r| r.principal.0 == principal && !r.holds_nothing)
+            .map(|r| &*r.owner)
+    }
+
     /// Clients that have not yet completed their reclaim.
     #[must_use]
     pub fn waiting_count(&self) -> usize {

@@ -18,6 +18,7 @@ mod file_delegations;
 mod file_states;
 mod grace;
 mod holders;
+mod host_locks;
 mod layouts;
 mod locks;
 mod name_clashes;
@@ -32,7 +33,7 @@ pub use back_channel::{BackChannel, CallbackOutcome, CallbackSlot};
 pub use channel::{CHANNEL_BYTES_MIN, ChannelAttrs, ChannelLimits, SLOTS_PER_SESSION_MAX};
 pub use clients::{
     ClientLimits, ClientRecord, Clients, CreateSession, CreateSessionArgs, ExchangeArgs, Exchanged,
-    OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal, RemovedClient, Sequenced, SessionCreated,
+    HOST_PRINCIPAL, OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal, RemovedClient, Sequenced, SessionCreated,
     SlotRecall,
 };
 pub use delegations::{
@@ -44,12 +45,13 @@ pub use file_states::{
     ClientGone, Closed, FileStates, Ground, Io, LayoutWanted, LockArgs, StateLimits,
 };
 pub use grace::{Grace, GraceEnd};
+pub use host_locks::{HostGrant, HostLock};
 pub use layouts::follow::{FOLLOW_FILES_MAX, Follow};
 pub use layouts::{
     DeviceVersion, IoMode, IoModes, LAYOUT_SEQID_WINDOW, LayoutLimits, Layouts, Recall,
     RecallAnswer, Returned,
 };
-pub use locks::{LockDenied, LockLimits, LockOutcome};
+pub use locks::{LockDenied, LockLimits, LockOutcome, Unblocked};
 pub use name_clashes::{ClashSeen, NameClash, NameClashes};
 pub use opens::{ACCESS_READ, ACCESS_WRITE, DENY_READ, DENY_WRITE, OpenLimits, Opened, Share};
 pub use ranges::{LockKind, LockRange};

@@ -1,14 +1,15 @@
 //! Byte-range locks of lock-owners on files (RFC 8881 §9.1 to §9.6, §18.10 to §18.12).
 //!
-//! Owns one lock state for each (client, lock-owner, file), made under an open and gone with it. Owns the list of clients that were
-//! denied a blocking lock. Does not own opens: [`crate::FileStates`] checks them. Memory: about 300 bytes a lock state plus twice
-//! the owner, 50 bytes a range, 150 bytes a waiter.
+//! Owns one lock state for each (client, lock-owner, file). It is made under an open and gone with it, or it is that of a host of NLM,
+//! which has no opens ([`crate::host_locks`]). Owns the list of those who were denied a blocking lock. Does not own opens:
+//! [`crate::FileStates`] checks them. Memory: about 300 bytes a lock state plus twice the owner, 50 bytes a range, 150 bytes a waiter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use nfs4::{ClientId, NfsStatus, Stateid};
 
 use crate::OWNER_BYTES_MAX;
+use crate::host_locks::{HostGrant, UntoldGrants};
 use crate::ranges::{LockKind, LockRange, RangeSet};
 use crate::stateid::{Other, StateKind, StateidSource, check_seqid, next_seqid};
 
@@ -27,7 +28,7 @@ pub struct LockLimits {
     pub ranges_per_client_max: usize,
     /// Most ranges of all clients.
     pub ranges_total_max: usize,
-    /// Most denied blocking requests remembered for one file; more are merely not told.
+    /// Most denied blocking requests remembered for one file; more are merely not told, or refused where they must be.
     pub waiters_per_file_max: usize,
     /// Most denied blocking requests remembered in all.
     pub waiters_max: usize,
@@ -74,27 +75,49 @@ pub enum LockOutcome {
 pub(crate) struct LockState {
     pub(crate) client: ClientId,
     pub(crate) file: u64,
-    owner: Vec<u8>,
-    /// The open under which it was made; its end is the end of the locks.
-    pub(crate) open: Other,
+    pub(crate) owner: Vec<u8>,
+    /// The open under which it was made; its end is the end of the locks. `None` of a host.
+    pub(crate) open: Option<Other>,
     pub(crate) seqid: u32,
     pub(crate) ranges: RangeSet,
 }
 
+/// Who was denied a blocking lock.
 #[derive(Debug)]
 struct Waiter {
     client: ClientId,
     owner: Vec<u8>,
     range: LockRange,
     kind: LockKind,
+    by: WaitsBy,
+}
+
+/// How a denied blocking request ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WaitsBy {
+    /// Its client asks again; it is told when that may help (NFSv4).
+    Asking,
+    /// It is granted, and its client is told (NLM).
+    Grant,
 }
 
 #[derive(Debug, Default)]
 struct FileLocks {
     states: BTreeSet<Other>,
+    /// Those of them without an open.
+    host_states_count: usize,
     ranges_count: usize,
     /// In the order of their coming.
     waiters: Vec<Waiter>,
+}
+
+/// What a release of locks brings to those who wait.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Unblocked {
+    /// Owners of NFSv4 whose wanted lock is free now. They may have lost interest, or find it taken again.
+    pub free: Vec<(ClientId, Vec<u8>)>,
+    /// Locks that hosts hold from now on, and do not know of yet.
+    pub granted: Vec<HostGrant>,
 }
 
 /// What a client holds.
@@ -115,6 +138,7 @@ pub(crate) struct Locks {
     per_client: BTreeMap<ClientId, Held>,
     ranges_count: usize,
     waiters_count: usize,
+    pub(crate) untold: UntoldGrants,
 }
 
 /// A lock that is wanted, by whom, where and how.
@@ -138,6 +162,7 @@ impl Locks {
             per_client: BTreeMap::new(),
             ranges_count: 0,
             waiters_count: 0,
+            untold: UntoldGrants::default(),
         }
     }
 
@@ -174,10 +199,22 @@ impl Locks {
         }
         if let Some(denied) = self.conflict(wanted) {
             if blocking {
-                self.remember(wanted);
+                self.remember(wanted, WaitsBy::Asking);
             }
             return Ok(LockOutcome::Denied(denied));
         }
+        let stateid = self.grant(source, Some(open), wanted)?;
+        self.forget_waiter(wanted, WaitsBy::Asking);
+        Ok(LockOutcome::Granted(stateid))
+    }
+
+    /// Locks what nobody else has locked.
+    pub(crate) fn grant(
+        &mut self,
+        source: &mut StateidSource,
+        open: Option<Other>,
+        wanted: &Wanted<'_>,
+    ) -> Result<Stateid, NfsStatus> {
         let other = self.state_for(source, open, wanted)?;
         // A lock adds at most two ranges.
         if !self.has_room(&self.states[&other], 2) {
@@ -187,9 +224,7 @@ impl Locks {
             }
             return Err(NfsStatus::Delay);
         }
-        let stateid = self.change(&other, |ranges| ranges.set(wanted.range, wanted.kind));
-        self.forget_waiter(wanted.file, wanted.client, wanted.owner);
-        Ok(LockOutcome::Granted(stateid))
+        Ok(self.change(&other, |ranges| ranges.set(wanted.range, wanted.kind)))
     }
 
     /// Whether a lock state may get so many ranges more.
@@ -229,7 +264,7 @@ impl Locks {
     fn state_for(
         &mut self,
         source: &mut StateidSource,
-        open: Other,
+        open: Option<Other>,
         wanted: &Wanted<'_>,
     ) -> Result<Other, NfsStatus> {
         let key = (wanted.client, wanted.file, wanted.owner.to_vec());
@@ -248,12 +283,14 @@ impl Locks {
             .states_count += 1;
         let other = source.next(StateKind::Lock);
         self.by_owner.insert(key, other);
-        self.by_open.entry(open).or_default().insert(other);
-        self.files
-            .entry(wanted.file)
-            .or_default()
-            .states
-            .insert(other);
+        let file = self.files.entry(wanted.file).or_default();
+        file.states.insert(other);
+        match open {
+            Some(open) => {
+                self.by_open.entry(open).or_default().insert(other);
+            }
+            None => file.host_states_count += 1,
+        }
         self.states.insert(
             other,
             LockState {
@@ -302,27 +339,35 @@ impl Locks {
         range: LockRange,
     ) -> Result<Stateid, NfsStatus> {
         self.check(stateid, client, file)?;
+        self.clear(&stateid.other, range)
+    }
+
+    /// Unlocks a range of a state that is there.
+    pub(crate) fn clear(&mut self, other: &Other, range: LockRange) -> Result<Stateid, NfsStatus> {
         // Only a split adds a range; any other unlock succeeds, or an owner at its limit could never
         // get below it.
-        let state = &self.states[&stateid.other];
+        let state = &self.states[other];
         if state.ranges.splits(range) && !self.has_room(state, 1) {
             return Err(NfsStatus::Delay);
         }
-        Ok(self.change(&stateid.other, |ranges| ranges.clear(range)))
+        Ok(self.change(other, |ranges| ranges.clear(range)))
     }
 
     pub(crate) fn remove(&mut self, other: &Other) -> Option<LockState> {
         let state = self.states.remove(other)?;
         self.by_owner
             .remove(&(state.client, state.file, state.owner.clone()));
-        if let Some(set) = self.by_open.get_mut(&state.open) {
+        if let Some(open) = state.open
+            && let Some(set) = self.by_open.get_mut(&open)
+        {
             set.remove(other);
             if set.is_empty() {
-                self.by_open.remove(&state.open);
+                self.by_open.remove(&open);
             }
         }
         if let Some(file) = self.files.get_mut(&state.file) {
             file.states.remove(other);
+            file.host_states_count -= usize::from(state.open.is_none());
             file.ranges_count -= state.ranges.len();
         }
         self.drop_file_if_empty(state.file);
@@ -344,32 +389,43 @@ impl Locks {
             .map_or_else(Vec::new, |set| set.iter().copied().collect())
     }
 
-    fn remember(&mut self, wanted: &Wanted<'_>) {
-        self.forget_waiter(wanted.file, wanted.client, wanted.owner);
-        let file = self.files.entry(wanted.file).or_default();
-        if file.waiters.len() >= self.limits.waiters_per_file_max
-            || self.waiters_count >= self.limits.waiters_max
-        {
-            return;
+    /// Remembers who was denied. An owner of NFSv4 has one such request for each file, the newest. One of NLM has one for each range
+    /// and kind, which keeps its place when it comes again. Returns whether it is remembered: not beyond the limits.
+    pub(crate) fn remember(&mut self, wanted: &Wanted<'_>, by: WaitsBy) -> bool {
+        if by == WaitsBy::Asking {
+            self.forget_waiter(wanted, by);
         }
-        self.waiters_count += 1;
-        file.waiters.push(Waiter {
-            client: wanted.client,
-            owner: wanted.owner.to_vec(),
-            range: wanted.range,
-            kind: wanted.kind,
-        });
+        let file = self.files.entry(wanted.file).or_default();
+        if file.waiters.iter().any(|w| w.is_of(wanted, by)) {
+            return true;
+        }
+        let has_room = file.waiters.len() < self.limits.waiters_per_file_max
+            && self.waiters_count < self.limits.waiters_max;
+        if has_room {
+            self.waiters_count += 1;
+            file.waiters.push(Waiter {
+                client: wanted.client,
+                owner: wanted.owner.to_vec(),
+                range: wanted.range,
+                kind: wanted.kind,
+                by,
+            });
+        }
+        self.drop_file_if_empty(wanted.file);
+        has_room
     }
 
-    fn forget_waiter(&mut self, file: u64, client: ClientId, owner: &[u8]) {
-        if let Some(locks) = self.files.get_mut(&file) {
-            let before = locks.waiters.len();
-            locks
-                .waiters
-                .retain(|w| (w.client, w.owner.as_slice()) != (client, owner));
-            self.waiters_count -= before - locks.waiters.len();
-        }
-        self.drop_file_if_empty(file);
+    /// Forgets a request that was denied. Returns whether there was one.
+    pub(crate) fn forget_waiter(&mut self, wanted: &Wanted<'_>, by: WaitsBy) -> bool {
+        let Some(locks) = self.files.get_mut(&wanted.file) else {
+            return false;
+        };
+        let before = locks.waiters.len();
+        locks.waiters.retain(|w| !w.is_of(wanted, by));
+        let forgotten = before - locks.waiters.len();
+        self.waiters_count -= forgotten;
+        self.drop_file_if_empty(wanted.file);
+        forgotten > 0
     }
 
     fn drop_file_if_empty(&mut self, file: u64) {
@@ -382,23 +438,70 @@ impl Locks {
         }
     }
 
-    /// Takes those whose wanted lock is free now, in the order of their coming.
-    pub(crate) fn unblocked(&mut self, file: u64) -> Vec<(ClientId, Vec<u8>)> {
+    /// Takes those whose wanted lock is free now, in the order of their coming. Hosts are granted theirs.
+    pub(crate) fn unblocked(&mut self, source: &mut StateidSource, file: u64) -> Unblocked {
+        let mut unblocked = Unblocked::default();
         let Some(locks) = self.files.get_mut(&file) else {
-            return Vec::new();
+            return unblocked;
         };
-        let (ready, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut locks.waiters)
-            .into_iter()
-            .partition(|w| {
-                self.states
-                    .values_of(&locks.states)
-                    .filter(|s| (s.client, &s.owner) != (w.client, &w.owner))
-                    .all(|s| s.ranges.conflict(w.range, w.kind).is_none())
-            });
-        locks.waiters = waiting;
-        self.waiters_count -= ready.len();
+        let waiters = std::mem::take(&mut locks.waiters);
+        let mut waiting = Vec::new();
+        for waiter in waiters {
+            let wanted = waiter.wanted(file);
+            if self.conflict(&wanted).is_some() {
+                waiting.push(waiter);
+                continue;
+            }
+            match waiter.by {
+                WaitsBy::Asking => unblocked.free.push((waiter.client, waiter.owner)),
+                // At a limit it waits on.
+                WaitsBy::Grant => match self.grant_untold(source, &wanted) {
+                    Ok(grant) => unblocked.granted.push(grant),
+                    Err(_) => waiting.push(waiter),
+                },
+            }
+        }
+        self.waiters_count -= unblocked.free.len() + unblocked.granted.len();
+        self.files.entry(file).or_default().waiters = waiting;
         self.drop_file_if_empty(file);
-        ready.into_iter().map(|w| (w.client, w.owner)).collect()
+        unblocked
+    }
+
+    fn grant_untold(
+        &mut self,
+        source: &mut StateidSource,
+        wanted: &Wanted<'_>,
+    ) -> Result<HostGrant, NfsStatus> {
+        self.untold.check_room(self.limits.waiters_max)?;
+        self.grant(source, None, wanted)?;
+        Ok(self.untold.add(wanted))
+    }
+
+    /// Whether hosts hold locks of the file, or wait for some.
+    pub(crate) fn has_hosts(&self, file: u64) -> bool {
+        self.files.get(&file).is_some_and(|f| {
+            f.host_states_count > 0 || f.waiters.iter().any(|w| w.by == WaitsBy::Grant)
+        })
+    }
+
+    /// The lock state of an owner on a file.
+    pub(crate) fn of_owner(&self, client: ClientId, file: u64, owner: &[u8]) -> Option<Other> {
+        let key = (client, file, owner.to_vec());
+        self.by_owner.get(&key).copied()
+    }
+
+    /// Names of a client's lock states.
+    pub(crate) fn of_client(&self, client: ClientId) -> Vec<Other> {
+        self.by_owner
+            .range((client, 0, Vec::new())..)
+            .take_while(|((c, _, _), _)| *c == client)
+            .map(|(_, other)| *other)
+            .collect()
+    }
+
+    /// Whether a client has lock states.
+    pub(crate) fn has_client(&self, client: ClientId) -> bool {
+        self.per_client.contains_key(&client)
     }
 
     /// Forgets what a client waits for. Its lock states go with its opens.
@@ -411,6 +514,7 @@ impl Locks {
             !(file.states.is_empty() && file.waiters.is_empty())
         });
         self.waiters_count -= forgotten;
+        self.untold.forget_client(client);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -423,13 +527,23 @@ impl Locks {
     }
 }
 
-/// Lookup of several names at once.
-trait ValuesOf {
-    fn values_of<'a>(&'a self, names: &'a BTreeSet<Other>) -> impl Iterator<Item = &'a LockState>;
-}
+impl Waiter {
+    fn wanted(&self, file: u64) -> Wanted<'_> {
+        Wanted {
+            client: self.client,
+            owner: &self.owner,
+            file,
+            range: self.range,
+            kind: self.kind,
+        }
+    }
 
-impl ValuesOf for BTreeMap<Other, LockState> {
-    fn values_of<'a>(&'a self, names: &'a BTreeSet<Other>) -> impl Iterator<Item = &'a LockState> {
-        names.iter().filter_map(|other| self.get(other))
+    fn is_of(&self, wanted: &Wanted<'_>, by: WaitsBy) -> bool {
+        let is_owner = (self.client, self.owner.as_slice()) == (wanted.client, wanted.owner);
+        let is_request = match by {
+            WaitsBy::Asking => true,
+            WaitsBy::Grant => (self.range, self.kind) == (wanted.range, wanted.kind),
+        };
+        self.by == by && is_owner && is_request
     }
 }

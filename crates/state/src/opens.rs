@@ -49,7 +49,7 @@ struct Shares(u16);
 
 impl Shares {
     fn iter(self) -> impl Iterator<Item = Share> {
-        (4..16_u32)
+        (0..16_u32)
             .filter(move |bit| self.0 & (1 << bit) != 0)
             .map(|bit| Share {
                 access: bit / 4,
@@ -167,7 +167,22 @@ impl Opens {
         file: u64,
         share: Share,
     ) -> Result<Opened, NfsStatus> {
-        if !share.is_valid() || owner.len() > OWNER_BYTES_MAX {
+        if !share.is_valid() {
+            return Err(NfsStatus::Inval);
+        }
+        self.share(source, client, owner, file, share)
+    }
+
+    /// As OPEN, for a share that may have no ACCESS bits.
+    pub(crate) fn share(
+        &mut self,
+        source: &mut StateidSource,
+        client: ClientId,
+        owner: &[u8],
+        file: u64,
+        share: Share,
+    ) -> Result<Opened, NfsStatus> {
+        if share.access > 3 || share.deny > 3 || owner.len() > OWNER_BYTES_MAX {
             return Err(NfsStatus::Inval);
         }
         let against = |o: &Open| {
@@ -230,6 +245,12 @@ impl Opens {
             .ok_or(NfsStatus::BadStateid)?;
         check_seqid(stateid.seqid, open.seqid)?;
         Ok(open)
+    }
+
+    /// The open of an owner on a file.
+    pub(crate) fn of_owner(&self, client: ClientId, file: u64, owner: &[u8]) -> Option<Other> {
+        let key = (client, file, owner.to_vec());
+        self.by_owner.get(&key).copied()
     }
 
     pub(crate) fn by_other(&self, other: &Other) -> Option<&Open> {

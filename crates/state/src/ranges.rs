@@ -41,6 +41,17 @@ impl LockRange {
         })
     }
 
+    /// From the first byte and the last one; `last` all ones is to the end of any file.
+    ///
+    /// # Errors
+    /// `Inval` when it ends before it begins.
+    pub fn between(first: u64, last: u64) -> Result<Self, NfsStatus> {
+        if last < first {
+            return Err(NfsStatus::Inval);
+        }
+        Ok(Self { first, last })
+    }
+
     /// `offset4`.
     #[must_use]
     pub fn offset(self) -> u64 {

@@ -112,7 +112,7 @@ impl Clients {
         })
     }
 
-    fn next_client_id(&mut self) -> Result<ClientId, NfsStatus> {
+    pub(super) fn next_client_id(&mut self) -> Result<ClientId, NfsStatus> {
         self.client_counter = self.client_counter.checked_add(1).ok_or(NfsStatus::Delay)?;
         Ok(ClientId {
             value: u64::from(self.boot) << 32 | u64::from(self.client_counter),
@@ -141,6 +141,7 @@ impl Clients {
                 verifier: args.verifier,
                 principal: args.principal.clone(),
                 confirmed: false,
+                is_host: false,
                 bind_enforced: args.bind_enforced,
                 renewed_ms: now_ms,
                 create_seqid: 0,

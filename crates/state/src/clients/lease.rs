@@ -7,7 +7,9 @@ use crate::GraceEnd;
 
 impl Clients {
     pub(super) fn is_lapsed(&self, client: &Client, now_ms: u64) -> bool {
-        now_ms > client.renewed_ms.saturating_add(self.limits.lease_ms) && !self.is_running(client)
+        !client.is_host
+            && now_ms > client.renewed_ms.saturating_add(self.limits.lease_ms)
+            && !self.is_running(client)
     }
 
     /// Whether the client's lease is over. Its state then yields to any conflict: call
@@ -38,6 +40,9 @@ impl Clients {
         let mut gone = Vec::new();
         let mut kept = Vec::new();
         for (id, client) in &self.clients {
+            if self.is_idle_host(client, now_ms) && !has_state(*id) {
+                gone.push(*id);
+            }
             if !self.is_lapsed(client, now_ms) {
                 continue;
             }
@@ -180,10 +185,11 @@ impl Clients {
 
     /// Whether the record under this id must not outlive the grace period. It is of an earlier run, or its client has
     /// not completed its reclaim. Such a client may have reclaimed a part (the second edge condition of RFC 8881
-    /// §8.4.3). Call this inside the transaction that deletes it: from now on that client has none.
+    /// §8.4.3). A host of NLM has no word for that it is done, and reclaims later only what it knows to have. Call this inside the
+    /// transaction that deletes it: from now on that client has none.
     pub fn drops_record(&mut self, id: ClientId) -> bool {
         match self.clients.get_mut(&id) {
-            Some(client) if client.reclaim_complete => false,
+            Some(client) if client.reclaim_complete || client.is_host => false,
             Some(client) => {
                 client.recorded = Recorded::No;
                 true
@@ -195,5 +201,6 @@ impl Clients {
     /// The records that had to go are gone, durably; new locks may be granted.
     pub fn grace_finished(&mut self) {
         self.grace.finish();
+        self.hosts_have_reclaimed();
     }
 }

@@ -41,6 +41,8 @@ pub(super) enum Recorded {
 pub struct ClientLimits {
     /// Most confirmed clients. Beyond it a lapsed client gives way, or CREATE_SESSION gets DELAY.
     pub clients_max: usize,
+    /// Most hosts of NLM; beyond it one that holds nothing gives way, or its LOCK is refused.
+    pub hosts_max: usize,
     /// Most clients between EXCHANGE_ID and CREATE_SESSION; the oldest gives way.
     pub unconfirmed_clients_max: usize,
     /// Most sessions of a client; beyond it CREATE_SESSION gets NOSPC.
@@ -69,6 +71,7 @@ impl Default for ClientLimits {
     fn default() -> Self {
         Self {
             clients_max: 16_384,
+            hosts_max: 4096,
             unconfirmed_clients_max: 4096,
             sessions_per_client_max: 16,
             slots_total_max: 131_072,
@@ -111,6 +114,8 @@ pub(super) struct Client {
     pub(super) verifier: Verifier,
     pub(super) principal: Principal,
     pub(super) confirmed: bool,
+    /// A host of NLM: it has no lease and no sessions.
+    pub(super) is_host: bool,
     /// Sessions demand bound connections (SP4_MACH_CRED).
     pub(super) bind_enforced: bool,
     /// Last renewal of the lease.
@@ -156,6 +161,8 @@ pub struct Clients {
     /// Those of them that are not confirmed.
     pub(super) unconfirmed: BTreeSet<ClientId>,
     pub(super) owners: BTreeMap<Vec<u8>, OwnerEntry>,
+    /// Hosts of NLM by name.
+    pub(super) hosts: BTreeMap<std::sync::Arc<[u8]>, ClientId>,
     /// Behind pointers: the nodes of a tree are filled by little more than half.
     pub(super) sessions: BTreeMap<SessionId, Box<Session>>,
     pub(super) bindings: Bindings,
@@ -178,6 +185,7 @@ impl Clients {
             clients: BTreeMap::new(),
             unconfirmed: BTreeSet::new(),
             owners: BTreeMap::new(),
+            hosts: BTreeMap::new(),
             sessions: BTreeMap::new(),
             bindings: Bindings::default(),
             slots_share: crate::SLOTS_PER_SESSION_MAX,
@@ -203,11 +211,11 @@ impl Clients {
         self.clients.get(&client).map(|c| &c.principal)
     }
 
-    /// Confirmed clients in ascending order.
+    /// Confirmed clients in ascending order, without hosts of NLM.
     pub fn confirmed(&self) -> impl Iterator<Item = ClientId> + '_ {
         self.clients
             .iter()
-            .filter(|(_, c)| c.confirmed)
+            .filter(|(_, c)| c.confirmed && !c.is_host)
             .map(|(id, _)| *id)
     }
 
@@ -246,9 +254,9 @@ impl Clients {
         self.clients.len()
     }
 
-    /// Confirmed clients.
+    /// Confirmed clients, without hosts of NLM.
     pub(super) fn confirmed_count(&self) -> usize {
-        self.clients.len() - self.unconfirmed.len()
+        self.clients.len() - self.unconfirmed.len() - self.hosts.len()
     }
 
     /// Removes a client of any kind with its sessions.
@@ -258,7 +266,9 @@ impl Clients {
         for session in &client.sessions {
             self.remove_session(*session);
         }
-        if let Some(entry) = self.owners.get_mut(&*client.owner) {
+        if client.is_host {
+            self.hosts.remove(&client.owner);
+        } else if let Some(entry) = self.owners.get_mut(&*client.owner) {
             if entry.confirmed == Some(id) {
                 entry.confirmed = None;
             }
