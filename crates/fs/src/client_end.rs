@@ -42,6 +42,22 @@ pub async fn removed(fs: &Arc<Fs>, removed: RemovedClient) {
     }
 }
 
+/// Takes everything from a client whose lease is over, because somebody else wants it. Returns whether it is over.
+pub(crate) async fn revoke_if_lapsed(fs: &Arc<Fs>, client: ClientId) -> bool {
+    let now_ms = fs.clients.now_ms();
+    let gone = {
+        let mut clients = fs.clients.lock();
+        if !clients.lapsed(client, now_ms) {
+            return false;
+        }
+        clients.revoke(client)
+    };
+    if let Some(gone) = gone {
+        removed(fs, gone).await;
+    }
+    true
+}
+
 /// The engine has noted RECLAIM_COMPLETE: the client counts from now on, and the grace period may be over. A failure to store
 /// its record is told when it then asks for state.
 ///

@@ -10,6 +10,7 @@
 use crate::atimes::Atimes;
 use crate::delegating::{Delegating, DelegationCounts};
 use crate::hint::{Facts, Guard, Hinted};
+use crate::host_locks::HostGrants;
 use crate::layout_tables::LayoutTables;
 use crate::offloads::Offloads;
 use crate::restripes::Restripes;
@@ -199,6 +200,7 @@ pub struct Fs {
     pub(crate) copy_chunks: Arc<Semaphore>,
     /// One permit for each CB_NOTIFY_LOCK under way.
     pub(crate) lock_notifications: Arc<Semaphore>,
+    pub(crate) host_grants: HostGrants,
     pub(crate) jobs: Jobs,
     pub(crate) lease_ms: u64,
     too_wide_count: AtomicU64,
@@ -264,6 +266,7 @@ impl Fs {
             offloads: Mutex::new(Offloads::new(ns.boot())),
             copy_chunks: Arc::new(Semaphore::new(COPY_CHUNKS_MAX)),
             lock_notifications: Arc::new(Semaphore::new(NOTIFICATIONS_MAX)),
+            host_grants: HostGrants::default(),
             jobs: Jobs::default(),
             lease_ms: config.lease_ms,
             too_wide_count: AtomicU64::new(0),
@@ -290,6 +293,11 @@ impl Fs {
     /// The clients, their connections and the clock of leases.
     pub fn clients(&self) -> &Arc<ClientTable> {
         &self.clients
+    }
+
+    /// Locks that waiting hosts of NLM were granted, for who tells them.
+    pub fn host_grants(&self) -> &HostGrants {
+        &self.host_grants
     }
 
     /// The data servers.

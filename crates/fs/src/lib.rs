@@ -37,6 +37,7 @@ mod following;
 mod fresh;
 mod fs;
 mod hint;
+mod host_locks;
 mod inline;
 mod io;
 mod kept_replies;
@@ -78,6 +79,10 @@ pub use fresh::{Fresh, better_known, fresh, fresh_entries, kept_mtime};
 pub use fs::{
     COPY_ASYNC_ABOVE_BYTES, Creation, DataConfig, Fs, FsConfig, FsError, STRIPE_UNIT_BYTES_MAX,
     STRIPE_UNIT_BYTES_MIN, WallClock, status,
+};
+pub use host_locks::{
+    HostGrants, cancel_by_host, enter_host, grant_answered, host_gone, lock_by_host, share_by_host,
+    test_by_host, unlock_by_host, unshare_by_host,
 };
 pub use io::{WriteJob, commit, read, write};
 pub use kept_replies::{destroyed, is_ended, keep, kept, key};

@@ -15,9 +15,13 @@ use nfs4::{ClientId, FileHandle, StateOwner};
 use std::sync::Arc;
 use xdr::Opaque;
 
-/// Tells all whose wanted lock of the file is free now. Returns at once.
+/// Tells all whose wanted lock of the file is free now, and grants hosts theirs. Returns at once.
 pub fn notify_unblocked(fs: &Fs, file: FileId) {
-    let ready = fs.state().unblocked(file.0);
+    let unblocked = fs.state().unblocked(file.0);
+    if !unblocked.granted.is_empty() {
+        fs.host_grants.add(unblocked.granted);
+    }
+    let ready = unblocked.free;
     if ready.is_empty() {
         return;
     }

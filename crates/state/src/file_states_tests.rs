@@ -512,7 +512,10 @@ fn denied_blocking_locks_are_told_when_free() {
     s.unlock(lock, A, FILE, range(0, u64::MAX)).unwrap();
     // Got it before being told: no need to tell.
     granted(s.lock_by_open(b, B, b"2", FILE, wait(10)));
-    assert_eq!((s.unblocked(FILE).free, s.locks.waiters_count()), (vec![], 0));
+    assert_eq!(
+        (s.unblocked(FILE).free, s.locks.waiters_count()),
+        (vec![], 0)
+    );
 }
 
 #[test]
@@ -659,7 +662,10 @@ fn a_removed_client_waits_for_nothing_and_has_nothing_revoked() {
     s.remove_client(B);
     assert_eq!(s.revoked_flags(B), 0);
     s.close(a, A, FILE).unwrap();
-    assert_eq!((s.unblocked(FILE).free, s.locks.waiters_count()), (vec![], 0));
+    assert_eq!(
+        (s.unblocked(FILE).free, s.locks.waiters_count()),
+        (vec![], 0)
+    );
 }
 
 const BYTES: u64 = 16;

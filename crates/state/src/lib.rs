@@ -33,8 +33,8 @@ pub use back_channel::{BackChannel, CallbackOutcome, CallbackSlot};
 pub use channel::{CHANNEL_BYTES_MIN, ChannelAttrs, ChannelLimits, SLOTS_PER_SESSION_MAX};
 pub use clients::{
     ClientLimits, ClientRecord, Clients, CreateSession, CreateSessionArgs, ExchangeArgs, Exchanged,
-    HOST_PRINCIPAL, OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal, RemovedClient, Sequenced, SessionCreated,
-    SlotRecall,
+    HOST_PRINCIPAL, OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal, RemovedClient, Sequenced,
+    SessionCreated, SlotRecall,
 };
 pub use delegations::{
     DelegationKind, DelegationLimits, DelegationRecall, Delegations, InTheWay, Origin, RecallAny,

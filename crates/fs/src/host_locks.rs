@@ -1,0 +1,251 @@
+//! Locks and shares of hosts that speak NLM (RFC 1813 Appendix II), on the same files as those of NFSv4.
+//!
+//! Owns the queue of locks that waiting hosts were granted, until somebody tells them ([`HostGrants`]).
+//!
+//! # Ordering
+//! A holder of a delegation locks without asking. So delegations in the way are recalled first, and none is granted while a host
+//! locks or waits. The durable record of a host precedes the reply that grants its first lock.
+//!
+//! # Failure
+//! A host that is gone without a word keeps its locks: it has no lease. They end with the news of its restart or by an administrator.
+
+use crate::actor::Actor;
+use crate::client_end;
+use crate::client_record;
+use crate::delegations::{Clearing, exclude};
+use crate::fs::Fs;
+use crate::lock_notify::notify_unblocked;
+use crate::removal;
+use namespace::{FileId, Inode};
+use nfs4::{ClientId, NfsStatus};
+use parking_lot::Mutex;
+use state::{
+    FileStates, HostGrant, HostLock, LockArgs, LockDenied, LockKind, LockRange, RemovedClient,
+    Share,
+};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// How often a conflict with a client whose lease is over is settled before the answer is "denied".
+const TRIES_MAX: usize = 8;
+/// Most grants that wait to be told. A host that is not told asks again.
+const GRANTS_MAX: usize = 65_536;
+
+/// Locks that waiting hosts hold from now on.
+#[derive(Debug, Default)]
+pub struct HostGrants {
+    queue: Mutex<VecDeque<HostGrant>>,
+    added: Notify,
+}
+
+impl HostGrants {
+    pub(crate) fn add(&self, granted: Vec<HostGrant>) {
+        let mut queue = self.queue.lock();
+        let room = GRANTS_MAX.saturating_sub(queue.len());
+        queue.extend(granted.into_iter().take(room));
+        drop(queue);
+        self.added.notify_one();
+    }
+
+    /// The next one, for one caller at a time.
+    pub async fn next(&self) -> HostGrant {
+        loop {
+            if let Some(grant) = self.queue.lock().pop_front() {
+                return grant;
+            }
+            self.added.notified().await;
+        }
+    }
+}
+
+/// Makes the actor the host of this name.
+///
+/// # Errors
+/// `Delay` when there are too many hosts; `Inval` for an impossible name.
+pub async fn enter_host(
+    fs: &Arc<Fs>,
+    actor: &mut Actor,
+    name: &[u8],
+) -> Result<ClientId, NfsStatus> {
+    let now_ms = fs.clients.now_ms();
+    let entered = {
+        let mut clients = fs.clients.lock();
+        clients.host(name, now_ms, |client| fs.state().has_state(client))
+    };
+    let (client, gave_way) = entered?;
+    if let Some(gone) = gave_way {
+        client_end::removed(fs, gone).await;
+    }
+    actor.enter(client, Arc::from(name));
+    Ok(client)
+}
+
+/// LOCK of the host that the actor is.
+///
+/// # Errors
+/// `Grace` and `NoGrace` as the grace period says. `Delay` while delegations are recalled, or at a limit.
+pub async fn lock_by_host(
+    fs: &Arc<Fs>,
+    actor: &mut Actor,
+    inode: &Inode,
+    owner: &[u8],
+    (args, reclaim): (LockArgs, bool),
+) -> Result<HostLock, NfsStatus> {
+    let (client, file) = (actor.client()?, inode.id.0);
+    check_grace(fs, client, reclaim)?;
+    client_record::ensure(fs, actor)?;
+    let _excluded = exclude(fs, actor, inode, clearing(args.kind)).await?;
+    for _ in 0..TRIES_MAX {
+        // A waiting request would be granted, and told, while a client that has lapsed is removed.
+        let now = LockArgs {
+            blocking: false,
+            ..args
+        };
+        let tried = fs.state().lock_by_host(client, owner, file, now)?;
+        let blocked_by = match tried {
+            HostLock::Denied(denied) => denied.client,
+            outcome => {
+                // It may have become a shared one.
+                notify_unblocked(fs, inode.id);
+                return Ok(outcome);
+            }
+        };
+        if !client_end::revoke_if_lapsed(fs, blocked_by).await {
+            return fs.state().lock_by_host(client, owner, file, args);
+        }
+    }
+    Err(NfsStatus::Delay)
+}
+
+/// TEST of the host that the actor is: the lock in the way.
+///
+/// # Errors
+/// As [`lock_by_host`].
+pub async fn test_by_host(
+    fs: &Arc<Fs>,
+    actor: &Actor,
+    inode: &Inode,
+    owner: &[u8],
+    (range, kind): (LockRange, LockKind),
+) -> Result<Option<LockDenied>, NfsStatus> {
+    let client = actor.client()?;
+    check_grace(fs, client, false)?;
+    let _excluded = exclude(fs, actor, inode, clearing(kind)).await?;
+    let state = fs.state();
+    Ok(state.lock_test(client, owner, inode.id.0, range, kind))
+}
+
+/// UNLOCK of a host. The file need not be there any more.
+///
+/// # Errors
+/// `Delay` when a split would pass the limit.
+pub fn unlock_by_host(
+    fs: &Fs,
+    client: ClientId,
+    owner: &[u8],
+    file: FileId,
+    range: LockRange,
+) -> Result<(), NfsStatus> {
+    let unlocked = fs.state().unlock_by_host(client, owner, file.0, range)?;
+    if unlocked {
+        notify_unblocked(fs, file);
+    }
+    Ok(())
+}
+
+/// CANCEL of a host.
+pub fn cancel_by_host(fs: &Fs, client: ClientId, owner: &[u8], file: FileId, args: LockArgs) {
+    fs.state().cancel_by_host(client, owner, file.0, args);
+    // Others may have waited behind it alone.
+    notify_unblocked(fs, file);
+}
+
+/// SHARE of the host that the actor is.
+///
+/// # Errors
+/// `ShareDenied`; else as [`lock_by_host`].
+pub async fn share_by_host(
+    fs: &Arc<Fs>,
+    actor: &mut Actor,
+    inode: &Inode,
+    owner: &[u8],
+    (share, reclaim): (Share, bool),
+) -> Result<(), NfsStatus> {
+    let (client, file) = (actor.client()?, inode.id.0);
+    check_grace(fs, client, reclaim)?;
+    client_record::ensure(fs, actor)?;
+    let clearing = Clearing::of(FileStates::in_the_way_of_open(share, false));
+    let _excluded = exclude(fs, actor, inode, clearing).await?;
+    for _ in 0..TRIES_MAX {
+        let conflicts = {
+            let mut state = fs.state();
+            match state.share_by_host(client, owner, file, share) {
+                Err(NfsStatus::ShareDenied) => state.share_conflicts(client, owner, file, share),
+                result => return result,
+            }
+        };
+        let mut revoked = false;
+        for client in conflicts {
+            revoked |= client_end::revoke_if_lapsed(fs, client).await;
+        }
+        if !revoked {
+            return Err(NfsStatus::ShareDenied);
+        }
+    }
+    Err(NfsStatus::Delay)
+}
+
+/// UNSHARE of a host.
+pub fn unshare_by_host(fs: &Arc<Fs>, client: ClientId, owner: &[u8], file: FileId) {
+    let last = fs.state().unshare_by_host(client, owner, file.0);
+    if last {
+        removal::discard_if_unused(fs, file);
+    }
+}
+
+/// A host has restarted, or an administrator says that it is gone: what it held goes. Returns whether it was known.
+pub async fn host_gone(fs: &Arc<Fs>, name: &[u8]) -> bool {
+    let removed: Option<RemovedClient> = {
+        let mut clients = fs.clients.lock();
+        let host = clients.find_host(name);
+        host.and_then(|host| clients.revoke(host))
+    };
+    match removed {
+        Some(gone) => {
+            client_end::removed(fs, gone).await;
+            true
+        }
+        None => false,
+    }
+}
+
+/// The host has answered GRANTED: it takes the lock, does not want it, or nobody knows (`None`).
+pub fn grant_answered(fs: &Fs, grant: &HostGrant, takes: Option<bool>) {
+    if takes != Some(false) {
+        fs.state().grant_told(grant.id);
+        return;
+    }
+    let refused = fs.state().grant_refused(grant.id);
+    if refused {
+        notify_unblocked(fs, FileId(grant.file));
+    }
+}
+
+/// A holder of a delegation for writing locks without asking; one for reading takes shared locks so.
+const fn clearing(kind: LockKind) -> Clearing {
+    match kind {
+        LockKind::Read => Clearing::READ,
+        LockKind::Write => Clearing::CHANGE,
+    }
+}
+
+fn check_grace(fs: &Fs, client: ClientId, reclaim: bool) -> Result<(), NfsStatus> {
+    let now_ms = fs.clients.now_ms();
+    let mut clients = fs.clients.lock();
+    clients.check_grace(client, reclaim)?;
+    if reclaim {
+        clients.reclaimed(now_ms);
+    }
+    Ok(())
+}
