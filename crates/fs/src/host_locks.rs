@@ -62,7 +62,7 @@ impl HostGrants {
 /// Makes the actor the host of this name.
 ///
 /// # Errors
-/// `Delay` when there are too many hosts; `Inval` for an impossible name.
+/// `Resource` when there are too many hosts; `Inval` for an impossible name.
 pub async fn enter_host(
     fs: &Arc<Fs>,
     actor: &mut Actor,
@@ -84,7 +84,7 @@ pub async fn enter_host(
 /// LOCK of the host that the actor is.
 ///
 /// # Errors
-/// `Grace` and `NoGrace` as the grace period says. `Delay` while delegations are recalled, or at a limit.
+/// `Grace` and `NoGrace` as the grace period says. `Delay` while delegations are recalled; `Resource` at a limit.
 pub async fn lock_by_host(
     fs: &Arc<Fs>,
     actor: &mut Actor,
@@ -139,7 +139,7 @@ pub async fn test_by_host(
 /// UNLOCK of a host. The file need not be there any more.
 ///
 /// # Errors
-/// `Delay` when a split would pass the limit.
+/// `Resource` when a split would pass the limit.
 pub fn unlock_by_host(
     fs: &Fs,
     client: ClientId,

@@ -4,19 +4,19 @@
 //! The reply leaves when all that it depends on is durable (rule R7).
 
 use crate::cx::Cx;
+use crate::once::{Executed, once};
 use crate::ops;
-use crate::replies::{CallKey, Heard, Replies};
+use crate::replies::Replies;
 use mds::Mds;
 use nfs3::Proc;
 use nfs4::ClientId;
 use rpc::{AcceptError, Credential, Rejection};
-use rpc_service::{Call, Program, RunningCall, Seal, replay};
+use rpc_service::{Call, Program, Seal};
 use server::{Nfsd, Role, User};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use transport::{CloseReason, Message};
 use xdr::{Decode, Decoder, Encoder};
-use xxhash_rust::xxh3::xxh3_64;
 
 /// The client that all callers without sessions are to the file service: none of NFSv4 has this id. It holds nothing.
 const CLIENT: ClientId = ClientId { value: 0 };
@@ -80,14 +80,6 @@ impl Nfs3 {
     }
 }
 
-/// What became of a call.
-enum Executed {
-    /// Its reply, and its result.
-    Done(Message, Arc<[u8]>),
-    Refused(AcceptError),
-    Lost,
-}
-
 /// Whether a procedure that is done again has another result, or does harm.
 const fn is_kept(proc: Proc) -> bool {
     matches!(
@@ -122,38 +114,10 @@ impl Program for Nfs3 {
             Ok(actor) => actor,
             Err(rejection) => return call.refuse(rejection),
         };
-        if !is_kept(proc) {
-            return match self.execute(&call, proc, actor).await {
-                Executed::Done(reply, _) => Some(reply),
-                Executed::Refused(why) => call.refuse(why),
-                Executed::Lost => None,
-            };
-        }
-        let key = CallKey {
-            client: call.conn.peer().socket().map(|peer| peer.ip()),
-            xid: call.header.xid,
-            sum: xxh3_64(call.record),
-        };
-        match self.replies.hear(key) {
-            None => {}
-            // Its reply is on its way.
-            Some(Heard::Running) => return None,
-            Some(Heard::Done(Some(result))) => {
-                return Some(replay(Seal::None, call.header.xid, &result));
-            }
-            Some(Heard::Done(None)) => return call.refuse(AcceptError::SystemErr),
-        }
-        let running = RunningCall::new(&self.replies, key);
-        match self.execute(&call, proc, actor).await {
-            Executed::Done(reply, result) => {
-                running.complete(Some(result));
-                Some(reply)
-            }
-            Executed::Refused(why) => {
-                running.complete(None);
-                call.refuse(why)
-            }
-            Executed::Lost => None,
+        let execute = self.execute(&call, proc, actor);
+        match is_kept(proc) {
+            true => once(&self.replies, &call, execute).await,
+            false => execute.await.answer(&call),
         }
     }
 }

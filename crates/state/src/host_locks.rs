@@ -88,7 +88,7 @@ impl FileStates {
     /// LOCK of a host. A blocking one that is denied is remembered, once for each range and kind of its owner.
     ///
     /// # Errors
-    /// `Delay` at a limit of locks or waiting requests; `Inval` for too long an owner.
+    /// `Resource` at a limit of locks or waiting requests, or for too long an owner.
     pub fn lock_by_host(
         &mut self,
         client: ClientId,
@@ -97,7 +97,7 @@ impl FileStates {
         args: LockArgs,
     ) -> Result<HostLock, NfsStatus> {
         if owner.len() > crate::OWNER_BYTES_MAX {
-            return Err(NfsStatus::Inval);
+            return Err(NfsStatus::Resource);
         }
         let wanted = Wanted {
             client,
@@ -113,9 +113,10 @@ impl FileStates {
             let is_remembered = self.locks.remember(&wanted, WaitsBy::Grant);
             return is_remembered
                 .then_some(HostLock::Waits(denied))
-                .ok_or(NfsStatus::Delay);
+                .ok_or(NfsStatus::Resource);
         }
-        self.locks.grant(&mut self.source, None, &wanted)?;
+        let granted = self.locks.grant(&mut self.source, None, &wanted);
+        granted.map_err(|_| NfsStatus::Resource)?;
         self.locks.forget_waiter(&wanted, WaitsBy::Grant);
         self.locks.untold.forget_owner(client, file, owner);
         Ok(HostLock::Granted)
@@ -124,7 +125,7 @@ impl FileStates {
     /// UNLOCK of a host. What is not locked counts as unlocked. Returns whether the owner had locks of the file.
     ///
     /// # Errors
-    /// `Delay` when a split would pass the limit.
+    /// `Resource` when a split would pass the limit.
     pub fn unlock_by_host(
         &mut self,
         client: ClientId,
@@ -136,7 +137,8 @@ impl FileStates {
         let Some(other) = self.locks.of_owner(client, file, owner) else {
             return Ok(false);
         };
-        self.locks.clear(&other, range)?;
+        let cleared = self.locks.clear(&other, range);
+        cleared.map_err(|_| NfsStatus::Resource)?;
         let is_empty = |l: &crate::locks::LockState| l.ranges.is_empty();
         if self.locks.by_other(&other).is_some_and(is_empty) {
             self.locks.remove(&other);
@@ -188,7 +190,7 @@ impl FileStates {
     /// SHARE of a host: it replaces the one that its owner has on the file. `access` may be 0 here.
     ///
     /// # Errors
-    /// `ShareDenied`; `Delay` at a limit; `Inval` for impossible bits or too long an owner.
+    /// `ShareDenied`; `Resource` at a limit; `Inval` for impossible bits or too long an owner.
     pub fn share_by_host(
         &mut self,
         client: ClientId,
@@ -201,9 +203,11 @@ impl FileStates {
         }
         self.unshare_by_host(client, owner, file);
         let source = &mut self.source;
-        (self.opens)
-            .share(source, client, owner, file, share)
-            .map(drop)
+        let shared = self.opens.share(source, client, owner, file, share);
+        shared.map(drop).map_err(|status| match status {
+            NfsStatus::Delay => NfsStatus::Resource,
+            other => other,
+        })
     }
 
     /// UNSHARE of a host. Returns whether nobody has the file open now: an unlinked one may go.

@@ -200,5 +200,5 @@ fn waiting_requests_are_bounded() {
     s.lock_by_host(HOST, b"p", FILE, all(false)).unwrap();
     s.lock_by_host(OTHER_HOST, b"q", FILE, all(true)).unwrap();
     let one_more = s.lock_by_host(OTHER_HOST, b"r", FILE, all(true));
-    assert_eq!(one_more, Err(NfsStatus::Delay));
+    assert_eq!(one_more, Err(NfsStatus::Resource));
 }

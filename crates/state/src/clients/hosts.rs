@@ -20,7 +20,7 @@ impl Clients {
     /// given way, which the caller settles.
     ///
     /// # Errors
-    /// `Delay` when there are too many; `Inval` for an impossible name.
+    /// `Resource` when there are too many; `Inval` for an impossible name.
     pub fn host(
         &mut self,
         name: &[u8],
@@ -38,7 +38,7 @@ impl Clients {
         }
         let idlest = match self.hosts.len() < self.limits.hosts_max {
             true => None,
-            false => Some(self.idlest_host(has_state).ok_or(NfsStatus::Delay)?),
+            false => Some(self.idlest_host(has_state).ok_or(NfsStatus::Resource)?),
         };
         let id = self.next_client_id()?;
         let removed = idlest.and_then(|id| self.remove(id));
@@ -140,7 +140,7 @@ mod tests {
         let (second, _) = clients.host(b"b", 1, |_| false).unwrap();
         assert_eq!(
             clients.host(b"c", 2, |_| true).unwrap_err(),
-            NfsStatus::Delay
+            NfsStatus::Resource
         );
         let (_, removed) = clients.host(b"c", 2, |id| id == first).unwrap();
         assert_eq!(removed.map(|r| r.client), Some(second));

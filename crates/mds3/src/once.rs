@@ -1,0 +1,63 @@
+//! Calls that must not be done twice: their retries get the first answer.
+
+use crate::replies::{CallKey, Heard, Replies};
+use rpc::AcceptError;
+use rpc_service::{Call, RunningCall, Seal, replay};
+use std::future::Future;
+use std::sync::Arc;
+use transport::Message;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What became of a call.
+pub(crate) enum Executed {
+    /// Its reply, and its result.
+    Done(Message, Arc<[u8]>),
+    Refused(AcceptError),
+    /// It has no answer: the client asks again.
+    Lost,
+}
+
+impl Executed {
+    /// The answer to the call.
+    pub(crate) fn answer(self, call: &Call<'_>) -> Option<Message> {
+        match self {
+            Self::Done(reply, _) => Some(reply),
+            Self::Refused(why) => call.refuse(why),
+            Self::Lost => None,
+        }
+    }
+}
+
+/// Executes a call, unless `replies` has heard it before.
+pub(crate) async fn once(
+    replies: &Replies,
+    call: &Call<'_>,
+    execute: impl Future<Output = Executed>,
+) -> Option<Message> {
+    let key = CallKey {
+        client: call.conn.peer().socket().map(|peer| peer.ip()),
+        xid: call.header.xid,
+        sum: xxh3_64(call.record),
+    };
+    match replies.hear(key) {
+        None => {}
+        // Its reply is on its way.
+        Some(Heard::Running) => return None,
+        Some(Heard::Done(Some(result))) => {
+            return Some(replay(Seal::None, call.header.xid, &result));
+        }
+        Some(Heard::Done(None)) => return call.refuse(AcceptError::SystemErr),
+    }
+    let running = RunningCall::new(replies, key);
+    let executed = execute.await;
+    match &executed {
+        Executed::Done(_, result) => {
+            running.complete(Some(Arc::clone(result)));
+        }
+        Executed::Refused(_) => {
+            running.complete(None);
+        }
+        Executed::Lost => {}
+    }
+    executed.answer(call)
+}
