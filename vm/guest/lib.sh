@@ -18,11 +18,43 @@ mount_at() {
         -o "vers=$VERS,port=$PORT,sec=sys,proto=${PROTO:-tcp},hard,timeo=100${2:+,$2}"
 }
 
-# mount_v3 DIR: mounts the export by NFSv3, without locks and without rpcbind. Names and attributes are not cached.
+# load_nfs3: loads the modules of NFSv3.
+load_nfs3() {
+    /run/tools/harness/bin/modprobe -n --show-depends -d /run/tools/harness nfsv3 2>/dev/null |
+        while read -r verb file _; do
+            [ "$verb" = insmod ] && /run/tools/harness/bin/insmod "$file" 2>/dev/null
+        done
+}
+
+# daemon NAME [OPTIONS]: starts a program of the unpacked packages.
+daemon() {
+    for dir in sbin usr/sbin; do
+        [ -x "/run/tools/$dir/$1" ] || continue
+        program=/run/tools/$dir/$1
+        shift
+        LD_LIBRARY_PATH=$(echo /run/tools/lib/*-linux-gnu):$(echo /run/tools/usr/lib/*-linux-gnu) "$program" "$@"
+        return
+    done
+    return 1
+}
+
+# rpc_daemons: starts rpcbind and rpc.statd, which locks by NFSv3 need.
+rpc_daemons() {
+    mkdir -p /run/rpcbind /run/statd/sm /run/statd/sm.bak
+    cp -a /etc /run/etc
+    cp /run/tools/etc/netconfig /run/etc/netconfig 2>/dev/null
+    grep -q ^_rpc: /run/etc/passwd ||
+        echo '_rpc:x:65533:65534::/run/rpcbind:/usr/sbin/nologin' >>/run/etc/passwd
+    mount --bind /run/etc /etc || return 1
+    daemon rpcbind && daemon rpc.statd --no-notify -P /run/statd
+}
+
+# mount_v3 DIR: mounts the export by NFSv3, without rpcbind, and without locks unless LOCKS=lock. Names and attributes are not
+# cached.
 mount_v3() {
     LD_LIBRARY_PATH=$(echo /run/tools/lib/*-linux-gnu):$(echo /run/tools/usr/lib/*-linux-gnu) \
         timeout 240 /run/tools/sbin/mount.nfs "$SERVER:$EXPORT" "$1" \
-        -o "vers=3,nolock,proto=tcp,port=$PORT,mountproto=tcp,mountport=$PORT,sec=sys,hard,timeo=100,noac,lookupcache=none"
+        -o "vers=3,${LOCKS:-nolock},proto=tcp,port=$PORT,mountproto=tcp,mountport=$PORT,sec=sys,hard,timeo=100,noac,lookupcache=none"
 }
 
 # unmount DIR: a plain umount; the helper of the NFS tools would only look for NFSv3 state.

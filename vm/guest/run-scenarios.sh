@@ -45,7 +45,7 @@ for name in $SCENARIOS; do
     fi
     [ $status -eq 0 ] || all=1
     # What a failed scenario left mounted must not be shared with the next one.
-    grep ' nfs4 ' /proc/mounts | cut -d ' ' -f 2 | while read -r left; do
+    grep -E ' nfs4? ' /proc/mounts | cut -d ' ' -f 2 | while read -r left; do
         umount -i -f "$left" 2>/dev/null || umount -i -l "$left"
     done
     echo "## end $name $status $(echo "$begin $(now)" | awk '{ printf "%.1f", $2 - $1 }')"

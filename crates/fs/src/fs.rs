@@ -10,7 +10,7 @@
 use crate::atimes::Atimes;
 use crate::delegating::{Delegating, DelegationCounts};
 use crate::hint::{Facts, Guard, Hinted};
-use crate::host_locks::HostGrants;
+use crate::host_grants::HostGrants;
 use crate::layout_tables::LayoutTables;
 use crate::offloads::Offloads;
 use crate::restripes::Restripes;

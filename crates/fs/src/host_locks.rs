@@ -1,7 +1,5 @@
 //! Locks and shares of hosts that speak NLM (RFC 1813 Appendix II), on the same files as those of NFSv4.
 //!
-//! Owns the queue of locks that waiting hosts were granted, until somebody tells them ([`HostGrants`]).
-//!
 //! # Ordering
 //! A holder of a delegation locks without asking. So delegations in the way are recalled first, and none is granted while a host
 //! locks or waits. The durable record of a host precedes the reply that grants its first lock.
@@ -18,46 +16,14 @@ use crate::lock_notify::notify_unblocked;
 use crate::removal;
 use namespace::{FileId, Inode};
 use nfs4::{ClientId, NfsStatus};
-use parking_lot::Mutex;
 use state::{
     FileStates, HostGrant, HostLock, LockArgs, LockDenied, LockKind, LockRange, RemovedClient,
     Share,
 };
-use std::collections::VecDeque;
 use std::sync::Arc;
-use tokio::sync::Notify;
 
 /// How often a conflict with a client whose lease is over is settled before the answer is "denied".
 const TRIES_MAX: usize = 8;
-/// Most grants that wait to be told. A host that is not told asks again.
-const GRANTS_MAX: usize = 65_536;
-
-/// Locks that waiting hosts hold from now on.
-#[derive(Debug, Default)]
-pub struct HostGrants {
-    queue: Mutex<VecDeque<HostGrant>>,
-    added: Notify,
-}
-
-impl HostGrants {
-    pub(crate) fn add(&self, granted: Vec<HostGrant>) {
-        let mut queue = self.queue.lock();
-        let room = GRANTS_MAX.saturating_sub(queue.len());
-        queue.extend(granted.into_iter().take(room));
-        drop(queue);
-        self.added.notify_one();
-    }
-
-    /// The next one, for one caller at a time.
-    pub async fn next(&self) -> HostGrant {
-        loop {
-            if let Some(grant) = self.queue.lock().pop_front() {
-                return grant;
-            }
-            self.added.notified().await;
-        }
-    }
-}
 
 /// Makes the actor the host of this name.
 ///

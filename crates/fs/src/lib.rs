@@ -37,6 +37,7 @@ mod following;
 mod fresh;
 mod fs;
 mod hint;
+mod host_grants;
 mod host_locks;
 mod inline;
 mod io;
@@ -80,8 +81,9 @@ pub use fs::{
     COPY_ASYNC_ABOVE_BYTES, Creation, DataConfig, Fs, FsConfig, FsError, STRIPE_UNIT_BYTES_MAX,
     STRIPE_UNIT_BYTES_MIN, WallClock, status,
 };
+pub use host_grants::HostGrants;
 pub use host_locks::{
-    HostGrants, cancel_by_host, enter_host, grant_answered, host_gone, lock_by_host, share_by_host,
+    cancel_by_host, enter_host, grant_answered, host_gone, lock_by_host, share_by_host,
     test_by_host, unlock_by_host, unshare_by_host,
 };
 pub use io::{WriteJob, commit, read, write};

@@ -277,9 +277,12 @@ pub(crate) struct UpArgs {
     /// Copies of new files, each at another data server [default: 1, or what DIR says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(cluster::COPIES_MAX)))]
     pub copies: Option<u32>,
-    /// Serve NFSv3 as well, without locks: clients mount with nolock
+    /// Serve NFSv3 as well
     #[arg(long)]
     pub nfs3: bool,
+    /// With --nfs3: tell this machine's rpcbind, which locks of NFSv3 need
+    #[arg(long, requires = "nfs3")]
+    pub register_rpcbind: bool,
     /// When the objects of a new file are made: lazy, by the first write to each data server, or eager, with the file [default: lazy, or what DIR says]
     #[arg(long, value_name = "WHEN", value_enum, hide_possible_values = true)]
     pub create: Option<CreateChoice>,

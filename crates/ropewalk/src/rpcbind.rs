@@ -33,12 +33,15 @@ const LISTED_MAX: u32 = 4096;
 /// Most bytes of the texts of one.
 const TEXT_BYTES_MAX: u32 = 1024;
 /// Programs and versions that clients look for.
-const SERVED: [(u32, u32); 4] = [
+const SERVED: [(u32, u32); 5] = [
     (nfs3::PROGRAM, nfs3::VERSION),
     (nfs3::PROGRAM, 4),
     (nfs3::mount::PROGRAM, nfs3::mount::VERSION_1),
     (nfs3::mount::PROGRAM, nfs3::mount::VERSION),
+    (nlm::PROGRAM, nlm::VERSION),
 ];
+/// The status monitor. A machine that mounts by NFSv3 itself has one of its own.
+const MONITOR: (u32, u32) = (nlm::nsm::PROGRAM, nlm::nsm::VERSION);
 
 /// A program, its version, and where it is: `rpcb` of RFC 1833 §2.1.
 #[derive(Debug, Clone)]
@@ -114,7 +117,7 @@ impl From<DecodeError> for RegisterError {
 pub(crate) struct Registered(Vec<Mapping>);
 
 impl Registered {
-    /// Registers NFS and MOUNT at these addresses: the first one of each address family, since rpcbind knows one for each.
+    /// Registers NFS, MOUNT, NLM and NSM at these addresses: the first one of each address family, since rpcbind knows one for each.
     ///
     /// # Errors
     /// [`RegisterError`]; then nothing is registered.
@@ -123,17 +126,29 @@ impl Registered {
         let v6 = listeners.iter().find(|a| a.is_ipv6());
         let mut registered = Self(Vec::new());
         for address in v4.into_iter().chain(v6) {
-            for (program, version) in SERVED {
-                let mapping = Mapping {
-                    program,
-                    version,
-                    address: UniversalAddress::tcp(*address),
-                };
-                set(&mapping)?;
-                registered.0.push(mapping);
+            for program in SERVED {
+                registered.add(program, *address)?;
+            }
+            match registered.add(MONITOR, *address) {
+                Err(RegisterError::Taken { at, .. }) => tracing::warn!(
+                    at,
+                    "another status monitor is registered: locks of NFSv3 hosts that restart do not end by themselves"
+                ),
+                added => added?,
             }
         }
         Ok(registered)
+    }
+
+    fn add(&mut self, (program, version): (u32, u32), at: SocketAddr) -> Result<(), RegisterError> {
+        let mapping = Mapping {
+            program,
+            version,
+            address: UniversalAddress::tcp(at),
+        };
+        set(&mapping)?;
+        self.0.push(mapping);
+        Ok(())
     }
 }
 

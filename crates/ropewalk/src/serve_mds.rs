@@ -23,7 +23,7 @@ use crate::key::RotatedKey;
 use crate::listeners;
 use crate::metrics::{self, Watched};
 use crate::nss::NameService;
-use crate::older_nfs;
+use crate::older_nfs::OlderNfs;
 use crate::out;
 use crate::rdma::{self, RdmaListen};
 use crate::scrub::DamagedFile;
@@ -127,8 +127,9 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         &control_shutdown,
     )?;
     let socket = AdminSocket::bind(state.path())?;
-    let nfs = Arc::new(Arc::clone(&nfsd).with_programs(older_nfs::programs(config, &nfsd)));
-    let serving = Serving::start("nfs", listeners, rdma, nfs, &context, &shutdown)?;
+    let older = OlderNfs::new(config, &nfsd, &control_context);
+    let all = older.beside(&nfsd);
+    let serving = Serving::start("nfs", listeners, rdma, all, &context, &shutdown)?;
     let view = Arc::new(View {
         nfsd: Arc::clone(&nfsd),
         ca,
@@ -142,7 +143,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     let metrics_sockets = metrics_sockets.into_iter().flatten().collect();
     let metrics = tokio::spawn(metrics::serve(metrics_sockets, view));
     let tick = tokio::spawn(tick(Arc::clone(&nfsd)));
-    let _registered = older_nfs::register(config)?;
+    let _older = older.start(config)?;
     tell_serving(config, workers, &nfsd);
 
     let end = tokio::select! {
@@ -164,9 +165,8 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     };
     let synced = daemon::stop_in_time(&mut signals, STOP_MAX, stop).await?;
     end?;
-    synced.map_err(cannot("sync the store"))?;
-    tracing::info!("stopped");
-    Ok(())
+    let stopped = synced.map(|()| tracing::info!("stopped"));
+    stopped.map_err(cannot("sync the store"))
 }
 
 fn tell_serving(config: &MdsConfig, workers: usize, nfsd: &Nfsd<Mds>) {

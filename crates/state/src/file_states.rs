@@ -11,13 +11,14 @@ use nfs4::{ClientId, NfsStatus, Stateid};
 
 use crate::delegations::{DelegationLimits, Delegations};
 use crate::layouts::{IoMode, LayoutLimits, Layouts, Returned};
-use crate::locks::{LockDenied, LockLimits, LockOutcome, Locks, Unblocked, Wanted};
+use crate::locks::{LockDenied, LockLimits, LockOutcome, Locks, Unblocked};
 use crate::opens::{
     ACCESS_READ, ACCESS_WRITE, DENY_READ, DENY_WRITE, OpenLimits, Opened, Opens, Share,
 };
 use crate::ranges::{LockKind, LockRange};
 use crate::revoked::{RevokeCause, Revoked};
 use crate::stateid::{Other, StateKind, StateidSource, check_seqid};
+use crate::wanted::Wanted;
 
 /// READ or WRITE (with SETATTR of the size and the like).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

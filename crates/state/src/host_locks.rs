@@ -1,20 +1,19 @@
 //! Locks and shares of hosts that speak NLM (RFC 1813 Appendix II), which have no opens and no stateids.
 //!
-//! Owns the list of locks that were granted to a host that waited and was not told yet. The locks themselves are in the table of
-//! all others, so that each version sees those of each other one.
+//! Owns no table: the locks are in that of all others, so that each version sees those of each other one.
 //!
 //! # Ordering
 //! A waiting request is granted before its host is told. Until the host has answered, its grant is untold. A LOCK, UNLOCK or CANCEL
 //! of the same owner ends that: the host knows by itself then, and what it answers to GRANTED does not count any more.
 
-use std::collections::BTreeMap;
-
 use nfs4::{ClientId, NfsStatus};
 
 use crate::file_states::{FileStates, LockArgs};
-use crate::locks::{LockDenied, WaitsBy, Wanted};
+use crate::locks::{LockDenied, WaitsBy};
 use crate::opens::Share;
-use crate::ranges::{LockKind, LockRange};
+use crate::ranges::LockRange;
+use crate::untold_grants::HostGrant;
+use crate::wanted::Wanted;
 
 /// Answer to LOCK of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,63 +24,6 @@ pub enum HostLock {
     Waits(LockDenied),
     /// What is in the way.
     Denied(LockDenied),
-}
-
-/// A lock that a waiting host holds and was not told of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostGrant {
-    /// Names the grant.
-    pub id: u64,
-    /// The host.
-    pub client: ClientId,
-    /// Its lock-owner.
-    pub owner: Vec<u8>,
-    /// The file.
-    pub file: u64,
-    /// The range that it asked for.
-    pub range: LockRange,
-    /// The kind.
-    pub kind: LockKind,
-}
-
-/// Grants that their hosts were not told of.
-#[derive(Debug, Default)]
-pub(crate) struct UntoldGrants {
-    grants: BTreeMap<u64, HostGrant>,
-    last_id: u64,
-}
-
-impl UntoldGrants {
-    pub(crate) fn check_room(&self, grants_max: usize) -> Result<(), NfsStatus> {
-        match self.grants.len() < grants_max {
-            true => Ok(()),
-            false => Err(NfsStatus::Delay),
-        }
-    }
-
-    pub(crate) fn add(&mut self, wanted: &Wanted<'_>) -> HostGrant {
-        self.last_id += 1;
-        let grant = HostGrant {
-            id: self.last_id,
-            client: wanted.client,
-            owner: wanted.owner.to_vec(),
-            file: wanted.file,
-            range: wanted.range,
-            kind: wanted.kind,
-        };
-        self.grants.insert(grant.id, grant.clone());
-        grant
-    }
-
-    /// The owner has asked for something on the file itself.
-    fn forget_owner(&mut self, client: ClientId, file: u64, owner: &[u8]) {
-        let is_its = |g: &HostGrant| (g.client, g.file, &*g.owner) == (client, file, owner);
-        self.grants.retain(|_, grant| !is_its(grant));
-    }
-
-    pub(crate) fn forget_client(&mut self, client: ClientId) {
-        self.grants.retain(|_, grant| grant.client != client);
-    }
 }
 
 impl FileStates {
@@ -167,13 +109,13 @@ impl FileStates {
 
     /// The host has taken the lock of a grant, or cannot be reached. Then it may have taken it, and keeps it.
     pub fn grant_told(&mut self, id: u64) {
-        self.locks.untold.grants.remove(&id);
+        self.locks.untold.take(id);
     }
 
     /// The host does not want the lock of a grant. It loses the lock, unless it has asked for something since. Returns whether it
     /// lost it: see [`FileStates::unblocked`].
     pub fn grant_refused(&mut self, id: u64) -> bool {
-        let Some(grant) = self.locks.untold.grants.remove(&id) else {
+        let Some(grant) = self.locks.untold.take(id) else {
             return false;
         };
         let HostGrant {

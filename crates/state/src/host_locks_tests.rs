@@ -1,7 +1,9 @@
+//! Tests of locks of hosts among those of NFSv4.
+
 use super::*;
 use crate::{
-    ACCESS_READ, ACCESS_WRITE, DENY_WRITE, DelegationWanted, LockOutcome, NoDelegation, Origin,
-    StateLimits, Unblocked,
+    ACCESS_READ, ACCESS_WRITE, DENY_WRITE, DelegationWanted, LockKind, LockOutcome, NoDelegation,
+    Origin, StateLimits, Unblocked,
 };
 use nfs4::SessionId;
 

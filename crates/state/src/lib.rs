@@ -28,6 +28,8 @@ mod revoked;
 mod session;
 mod slots;
 mod stateid;
+mod untold_grants;
+mod wanted;
 
 pub use back_channel::{BackChannel, CallbackOutcome, CallbackSlot};
 pub use channel::{CHANNEL_BYTES_MIN, ChannelAttrs, ChannelLimits, SLOTS_PER_SESSION_MAX};
@@ -45,7 +47,7 @@ pub use file_states::{
     ClientGone, Closed, FileStates, Ground, Io, LayoutWanted, LockArgs, StateLimits,
 };
 pub use grace::{Grace, GraceEnd};
-pub use host_locks::{HostGrant, HostLock};
+pub use host_locks::HostLock;
 pub use layouts::follow::{FOLLOW_FILES_MAX, Follow};
 pub use layouts::{
     DeviceVersion, IoMode, IoModes, LAYOUT_SEQID_WINDOW, LayoutLimits, Layouts, Recall,
@@ -66,3 +68,4 @@ pub use stateid::{
     CurrentStateid, Other, StateKind, StateidSource, check_layout_seqid, check_seqid, lost_open,
     next_seqid,
 };
+pub use untold_grants::HostGrant;

@@ -9,9 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use nfs4::{ClientId, NfsStatus, Stateid};
 
 use crate::OWNER_BYTES_MAX;
-use crate::host_locks::{HostGrant, UntoldGrants};
 use crate::ranges::{LockKind, LockRange, RangeSet};
 use crate::stateid::{Other, StateKind, StateidSource, check_seqid, next_seqid};
+use crate::untold_grants::{HostGrant, UntoldGrants};
+use crate::wanted::Wanted;
 
 /// The limits of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,16 +140,6 @@ pub(crate) struct Locks {
     ranges_count: usize,
     waiters_count: usize,
     pub(crate) untold: UntoldGrants,
-}
-
-/// A lock that is wanted, by whom, where and how.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted<'a> {
-    pub(crate) client: ClientId,
-    pub(crate) owner: &'a [u8],
-    pub(crate) file: u64,
-    pub(crate) range: LockRange,
-    pub(crate) kind: LockKind,
 }
 
 impl Locks {

@@ -3,10 +3,7 @@
 scenario nfs3 noac,lookupcache=none
 MNT2=$MNT.v3
 mkdir -p "$MNT2"
-/run/tools/harness/bin/modprobe -n --show-depends -d /run/tools/harness nfsv3 2>/dev/null |
-    while read -r verb file _; do
-        [ "$verb" = insmod ] && /run/tools/harness/bin/insmod "$file" 2>/dev/null
-    done
+load_nfs3
 mount_v3 "$MNT2" || fail "cannot mount with vers=3"
 WORK2=$MNT2/${WORK##*/}
 check python3 "$LIB/nfs3.py" "$WORK2" "$WORK"

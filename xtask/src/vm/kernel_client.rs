@@ -6,7 +6,7 @@
 
 use super::error::{Context, Failure, Result};
 use super::full::DISK_MIB;
-use super::prepare::prepare;
+use super::prepare::{Tools, host_scripts, prepare};
 use super::run::{self, Disk, Ropewalk, RunArgs};
 use super::scenario::{Needs, Outcome};
 use crate::repo;
@@ -95,7 +95,7 @@ const COPIES_SCENARIOS: [&str; 3] = ["dscrash", "failover", "drain"];
 /// Runs the scenarios; `true` when every one passed.
 pub(crate) fn kernel_client(dir: &Path, args: &KernelClientArgs) -> Result<bool> {
     // Before the build, which takes minutes: it says what is missing.
-    prepare(dir, &[])?;
+    let tools = prepare(dir, &[])?;
     let built = repo::cargo()
         .args(["build", "--release", "--locked", "--package", "ropewalk"])
         .status()
@@ -114,7 +114,7 @@ pub(crate) fn kernel_client(dir: &Path, args: &KernelClientArgs) -> Result<bool>
             );
             continue;
         }
-        let outcomes = run_pass(dir, args, &binary, pass)?;
+        let outcomes = run_pass(dir, &tools, args, &binary, pass)?;
         let bad = outcomes.iter().filter(|o| o.is_failure()).count();
         failed += bad;
         passed += outcomes.len() - bad;
@@ -125,6 +125,7 @@ pub(crate) fn kernel_client(dir: &Path, args: &KernelClientArgs) -> Result<bool>
 
 fn run_pass(
     dir: &Path,
+    tools: &Tools,
     args: &KernelClientArgs,
     binary: &Path,
     pass: &Pass,
@@ -158,7 +159,8 @@ fn run_pass(
         before.push_str(&keep_times(&state));
     }
     let server_cmd = format!(
-        "{before}exec {} up --nfs3 --ds {DS_COUNT} --copies {} --dir {} --listen 192.0.2.1 --export 192.0.2.0/24:rw:none",
+        "{before}{} && exec {} up --nfs3 --register-rpcbind --ds {DS_COUNT} --copies {} --dir {} --listen 192.0.2.1 --export 192.0.2.0/24:rw:none",
+        with_rpcbind(tools, &state),
         binary.display(),
         pass.copies,
         state.display()
@@ -182,6 +184,16 @@ fn run_pass(
         let _done = std::fs::remove_dir_all(&state);
     }
     Ok(outcomes)
+}
+
+/// The command that gives the server an rpcbind of its own.
+fn with_rpcbind(tools: &Tools, state: &Path) -> String {
+    format!(
+        "TOOLS={} RPC_DIR={}.rpc && . {}",
+        tools.client_root().display(),
+        state.display(),
+        host_scripts().join("rpcbind.sh").display()
+    )
 }
 
 /// The command that puts a disk of its own below the state. One that is mounted in the server's own mount namespace ends with it.

@@ -15,7 +15,7 @@ use super::process::{create, is_root, output};
 use crate::tools::{self, Missing};
 
 /// Packages that are unpacked, never installed, for every use of the harness.
-const CLIENT_PACKAGES: &[&str] = &["user-mode-linux", "nfs-common", "kmod"];
+const CLIENT_PACKAGES: &[&str] = &["user-mode-linux", "nfs-common", "rpcbind", "kmod"];
 
 /// Packages that only the self-test unpacks: the server that is known to work.
 const SERVER_PACKAGES: &[&str] = &["nfs-ganesha", "nfs-ganesha-vfs"];
@@ -47,6 +47,11 @@ fn workspace() -> PathBuf {
 
 /// Where the library of `vm/host/xstate.c` goes, below the unpacked client packages.
 const XSTATE: &str = "harness/xstate.so";
+
+/// The scripts of the workspace for the host's side.
+pub(crate) fn host_scripts() -> PathBuf {
+    workspace().join("vm/host")
+}
 
 /// The guest scripts of the workspace.
 pub(crate) fn guest_scripts() -> PathBuf {

@@ -230,6 +230,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         hosted::crash,
     ),
     hosted(
+        "nfs3locks",
+        "locks by NFSv3 and by NFSv4, and kill -9 of the server under them (--nfs3 --register-rpcbind --crash)",
+        Needs::Cluster,
+        hosted::crash,
+    ),
+    hosted(
         "dscrash",
         "kill -9 of data servers in the middle of work, and one that is stopped (--crash --cluster-dir)",
         Needs::Cluster,

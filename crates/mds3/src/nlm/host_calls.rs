@@ -9,7 +9,7 @@
 
 use super::host::HostName;
 use bytes::Bytes;
-use rpc::{AuthSys, CallRefusal, CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
+use rpc::{AuthSys, CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
 use rpc::{Netid, UniversalAddress};
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,9 +119,8 @@ impl HostCalls {
     ) -> Result<Bytes, HostCallError> {
         let connect = self.connector.connect(address, NoService::shared());
         let connected = tokio::time::timeout(CONNECT_WAIT, connect).await;
-        let conn = match connected {
-            Ok(Ok(conn)) => conn,
-            Ok(Err(_)) | Err(_) => return Err(HostCallError::NotSent),
+        let Ok(Ok(conn)) = connected else {
+            return Err(HostCallError::NotSent);
         };
         let answer = conn.call(message(procedure, args), CALL_WAIT).await;
         conn.close(CloseReason::Asked);
@@ -132,11 +131,7 @@ impl HostCalls {
         let mut d = Decoder::new(&record);
         match ReplyHeader::decode(&mut d).map(|header| header.verdict) {
             Ok(ReplyVerdict::Success { .. }) => Ok(record.slice(d.position()..)),
-            Ok(ReplyVerdict::Error(refusal)) => {
-                let _: CallRefusal = refusal;
-                Err(HostCallError::Refused)
-            }
-            Err(_) => Err(HostCallError::Refused),
+            Ok(ReplyVerdict::Error(_)) | Err(_) => Err(HostCallError::Refused),
         }
     }
 }

@@ -44,7 +44,7 @@ fn holder<'d>(cx: &Cx<'_>, denied: &'d LockDenied) -> Nlm4Holder<'d> {
     });
     let (svid, oh) = match is_host {
         true => svid_and_oh(&denied.owner),
-        false => (0, Opaque(&*denied.owner)),
+        false => (0, Opaque(&denied.owner)),
     };
     let (l_offset, l_len) = extent(denied.range);
     Nlm4Holder {

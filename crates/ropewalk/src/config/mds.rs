@@ -134,10 +134,10 @@ pub(crate) struct MdsConfig {
     /// Who may mount. Required when a listener is not on loopback.
     #[serde(default, rename = "export", skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<ExportTable>,
-    /// Whether NFSv3 is served as well, without locks, and MOUNT on the same port.
+    /// Whether NFSv3 is served as well, with MOUNT and locks (NLM) on the same port.
     #[serde(default)]
     pub nfs3: bool,
-    /// Whether NFSv3 and MOUNT are registered with this machine's rpcbind.
+    /// Whether NFSv3, MOUNT and NLM are registered with this machine's rpcbind.
     #[serde(default)]
     pub register_rpcbind: bool,
     /// Whether users have the groups that this machine knows, rather than the 16 at most that a client sends.

@@ -449,6 +449,7 @@ fn change_mds(
         config.copies = copies;
     }
     config.nfs3 |= args.nfs3;
+    config.register_rpcbind |= args.register_rpcbind;
     if is_new {
         // Data servers of the same machine: the control port stays on loopback.
         let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
