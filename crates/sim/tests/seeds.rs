@@ -9,6 +9,8 @@ const SEEDS: std::ops::Range<u64> = 0..20;
 const SEEDS_OF_RECORDS: std::ops::Range<u64> = 0..200;
 /// The same for one that is met in one run of about sixty.
 const RARE_CANARY_SEEDS: u64 = 300;
+/// The same for one that is met in one run of about 600.
+const VERY_RARE_CANARY_SEEDS: u64 = 4000;
 
 /// Tries the seeds below `seeds`; `flag` is what tells `cargo xtask sim` of this configuration. A commit's CI runs the
 /// same ones always; `cargo xtask sim --seed 1000 --seeds 1000` tries others.
@@ -406,9 +408,9 @@ fn writes_that_a_restriping_loses_are_found() {
 fn sizes_that_are_seen_and_then_unseen_are_found() {
     let words = "cells at the end";
     let fault = InjectedBug::ForgetWriters;
-    // The metadata server must lose power just after a report that it has not synced. In the present order of events seed
-    // 1741 is one that shows it; a change of that order moves it.
-    let seeds = 1700..1700 + RARE_CANARY_SEEDS;
+    // The metadata server must lose power just after a report that it has not synced: one seed of 600 shows it. In the present order
+    // of events seed 1362 does; a change of that order only makes the search longer.
+    let seeds = 1362..1362 + VERY_RARE_CANARY_SEEDS;
     assert!(is_found(fault, Config::cluster(), seeds, words));
 }
 
