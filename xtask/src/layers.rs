@@ -27,7 +27,7 @@ const LAYERS: [&[&str]; 9] = [
         "powercut",
     ],
     &["rpc-service", "client-table", "namespace"],
-    &["session-client", "server", "cluster"],
+    &["session-client", "nfs3-client", "server", "cluster"],
     &["stripes"],
     &["fs"],
     &["mds", "mds3", "ds", "client", "bench", "sim"],

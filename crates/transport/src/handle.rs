@@ -227,9 +227,35 @@ impl ConnHandle {
     /// # Panics
     /// When the message is no RPC CALL.
     pub async fn call(&self, message: Message, timeout: Duration) -> Result<Bytes, CallError> {
+        self.call_within(None, message, timeout).await
+    }
+
+    /// As [`ConnHandle::call`], with the transaction id that the message has: for programs whose servers know a call that is sent
+    /// again, over another connection too, by its id. Whoever calls so on a connection makes all its calls so, with ids of its own.
+    ///
+    /// # Errors
+    /// [`CallError`]; `Refused` also when a call with this id waits here.
+    ///
+    /// # Panics
+    /// When the message is no RPC CALL.
+    pub async fn call_again(
+        &self,
+        message: Message,
+        timeout: Duration,
+    ) -> Result<Bytes, CallError> {
+        let xid = rpc::peek(message.head()).map(|(xid, _)| xid).ok();
+        self.call_within(xid, message, timeout).await
+    }
+
+    async fn call_within(
+        &self,
+        xid: Option<u32>,
+        message: Message,
+        timeout: Duration,
+    ) -> Result<Bytes, CallError> {
         let is_call = matches!(rpc::peek(message.head()), Ok((_, rpc::MessageType::Call)));
         assert!(is_call, "only a CALL can be called");
-        tokio::time::timeout(timeout, self.call_unbounded(message))
+        tokio::time::timeout(timeout, self.call_unbounded(xid, message))
             .await
             .unwrap_or_else(|_| {
                 Counters::add(&self.0.context.counters().calls_timed_out, 1);
@@ -237,7 +263,11 @@ impl ConnHandle {
             })
     }
 
-    async fn call_unbounded(&self, mut message: Message) -> Result<Bytes, CallError> {
+    async fn call_unbounded(
+        &self,
+        xid: Option<u32>,
+        mut message: Message,
+    ) -> Result<Bytes, CallError> {
         let _place = self
             .0
             .calls
@@ -250,7 +280,11 @@ impl ConnHandle {
             if let Some(reason) = state.ended() {
                 return Err(CallError::Closed(reason));
             }
-            let xid = state.unused_xid();
+            let xid = match xid {
+                None => state.unused_xid(),
+                Some(xid) if state.pending.contains_key(&xid) => return Err(CallError::Refused),
+                Some(xid) => xid,
+            };
             message.head_mut()[..4].copy_from_slice(&xid.to_be_bytes());
             state.pending.insert(xid, sender);
             state.outgoing.push_back((xid, message));
