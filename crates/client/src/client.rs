@@ -40,17 +40,17 @@ enum Kind {
     Making,
 }
 
-/// A mounted file system. Cheap to clone; all clones are one client.
+/// A file system mounted by NFSv4. Cheap to clone; all clones are one client.
 #[derive(Debug, Clone)]
-pub struct Client(pub(crate) Arc<Inner>);
+pub(crate) struct Client4(pub(crate) Arc<Inner>);
 
-impl Client {
+impl Client4 {
     /// Makes a client of the server at `addresses` (of one server, preferred first). This makes a session, ends
     /// reclaim, and starts a task that renews the lease until the last clone is dropped.
     ///
     /// # Errors
     /// When the server cannot be reached within [`ClientConfig::give_up`] or refuses.
-    pub async fn connect(
+    pub(crate) async fn connect(
         addresses: Vec<Address>,
         connector: Arc<dyn Connector>,
         config: ClientConfig,
@@ -106,25 +106,25 @@ impl Client {
 
     /// What was counted so far.
     #[must_use]
-    pub fn stats(&self) -> StatsSnapshot {
+    pub(crate) fn stats(&self) -> StatsSnapshot {
         self.0.stats.snapshot()
     }
 
     /// What the MDS said when the session was made, while it lives.
     #[must_use]
-    pub fn established(&self) -> Option<Arc<Established>> {
+    pub(crate) fn established(&self) -> Option<Arc<Established>> {
         self.0.session.established()
     }
 
     /// The lease that the MDS grants.
     #[must_use]
-    pub fn lease(&self) -> Duration {
+    pub(crate) fn lease(&self) -> Duration {
         Duration::from_secs(self.0.lease_s.load(Relaxed).into())
     }
 
     /// How long the oldest request in progress has waited, and for what.
     #[must_use]
-    pub fn longest_wait(&self) -> Option<(Duration, WaitReason)> {
+    pub(crate) fn longest_wait(&self) -> Option<(Duration, WaitReason)> {
         self.0.waits.longest()
     }
 
@@ -133,7 +133,7 @@ impl Client {
     ///
     /// # Errors
     /// None that matter: the servers forget the client after its lease in any case.
-    pub async fn close(self) -> Result<(), Error> {
+    pub(crate) async fn close(self) -> Result<(), Error> {
         let mut closing = std::mem::take(&mut *self.0.closing.lock());
         while closing.join_next().await.is_some() {}
         self.0.closed.store(true, Relaxed);

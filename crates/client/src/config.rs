@@ -1,5 +1,6 @@
 //! How a client presents itself and how much it has in flight.
 
+use crate::NfsVersion;
 use nfs4::Verifier;
 use std::time::Duration;
 use transport::Preference;
@@ -42,7 +43,9 @@ pub struct ClientConfig {
     pub verifier: Verifier,
     /// Who the user is.
     pub identity: UserIdentity,
-    /// 1 or 2.
+    /// The version of NFS.
+    pub version: NfsVersion,
+    /// Of NFSv4: 1 or 2.
     pub minor_version: u32,
     /// Slots to ask for, for each session.
     pub slots: u32,
@@ -77,6 +80,7 @@ impl ClientConfig {
             owner,
             verifier,
             identity,
+            version: NfsVersion::V4,
             minor_version: 2,
             slots: 64,
             connections: 1,

@@ -1,6 +1,6 @@
 //! Reading directories, page by page.
 
-use crate::client::Client;
+use crate::client::Client4;
 use crate::metadata::WANTED;
 use crate::{Error, Metadata};
 use nfs4::ops::{PutFhArgs, PutFhRes, ReadDirArgs, ReadDirRes};
@@ -8,7 +8,7 @@ use nfs4::{FileHandle, Verifier};
 use xdr::Opaque;
 
 /// Bytes of one page.
-const PAGE_BYTES: u32 = 128 << 10;
+pub(crate) const PAGE_BYTES: u32 = 128 << 10;
 
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,22 +19,22 @@ pub struct DirEntry {
     pub metadata: Metadata,
 }
 
-/// A directory being read. Names that come or go meanwhile may be seen or not; others are seen once.
+/// A directory being read by NFSv4. Names that come or go meanwhile may be seen or not; others are seen once.
 #[derive(Debug)]
-pub struct ReadDir {
-    client: Client,
+pub(crate) struct ReadDir4 {
+    client: Client4,
     fh: FileHandle,
     cookie: u64,
     verifier: Verifier,
     eof: bool,
 }
 
-impl ReadDir {
+impl ReadDir4 {
     /// The next entries; `None` after the last. A page is never empty.
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn next_page(&mut self) -> Result<Option<Vec<DirEntry>>, Error> {
+    pub(crate) async fn next_page(&mut self) -> Result<Option<Vec<DirEntry>>, Error> {
         while !self.eof {
             let page = self.page().await?;
             if !page.is_empty() {
@@ -87,34 +87,13 @@ impl ReadDir {
         }
         Ok(page)
     }
-
-    /// All entries that are left.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub async fn rest(mut self) -> Result<Vec<DirEntry>, Error> {
-        let mut all = Vec::new();
-        while let Some(page) = self.next_page().await? {
-            all.extend(page);
-        }
-        Ok(all)
-    }
 }
 
-impl Client {
-    /// Reads a directory; symbolic links are followed.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub async fn read_dir(&self, path: impl AsRef<[u8]>) -> Result<ReadDir, Error> {
-        let object = self.lookup(path).await?;
-        Ok(self.read_dir_of(object.fh))
-    }
-
+impl Client4 {
     /// Reads the directory of a handle.
     #[must_use]
-    pub fn read_dir_of(&self, fh: FileHandle) -> ReadDir {
-        ReadDir {
+    pub(crate) fn read_dir_of(&self, fh: FileHandle) -> ReadDir4 {
+        ReadDir4 {
             client: self.clone(),
             fh,
             cookie: 0,

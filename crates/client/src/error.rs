@@ -1,5 +1,7 @@
 //! Why an operation of the client failed.
 
+use nfs3::mount::MountStatus;
+use nfs3_client::RpcError;
 use nfs4::{NfsStatus, OpError};
 use session_client::SessionError;
 
@@ -10,6 +12,14 @@ pub enum Error {
     Status(NfsStatus),
     /// No answer: the server cannot be reached, is silent, or refuses the session.
     Session(SessionError),
+    /// The same of a server of NFSv3.
+    Rpc(RpcError),
+    /// The server of NFSv3 did not give the handle of the export.
+    Mount(MountStatus),
+    /// The server of NFSv3 exports nothing that the path is in; these are its exports.
+    NotExported(Vec<String>),
+    /// NFSv3 cannot do it: what that is.
+    NotInV3(&'static str),
     /// The server's bytes are wrong.
     Malformed(&'static str),
     /// The path cannot be sent: what is wrong with it.
@@ -67,6 +77,13 @@ impl std::fmt::Display for Error {
         match self {
             Self::Status(status) => f.write_str(&explain(*status)),
             Self::Session(e) => write!(f, "{e}"),
+            Self::Rpc(e) => write!(f, "{e}"),
+            Self::Mount(status) => write!(f, "the server refuses to mount it: {status}"),
+            Self::NotExported(exports) => match exports.is_empty() {
+                true => write!(f, "the server exports nothing by NFSv3"),
+                false => write!(f, "the server exports {} by NFSv3", exports.join(", ")),
+            },
+            Self::NotInV3(what) => write!(f, "NFSv3 has no {what}; use vers=4.2"),
             Self::Malformed(what) => write!(f, "the server's reply is malformed: {what}"),
             Self::Path(what) => write!(f, "the path is not usable: {what}"),
             Self::NotOpenFor(what) => write!(f, "the file is not open for {what}"),
@@ -86,6 +103,8 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Session(e) => Some(e),
+            Self::Rpc(e) => Some(e),
+            Self::Mount(e) => Some(e),
             _ => None,
         }
     }

@@ -1,7 +1,8 @@
 //! An open file.
 
-use crate::client::Client;
+use crate::client::Client4;
 use crate::layouts::layoutreturn_args;
+use crate::read_data::{READ_BYTES_MAX, ReadData, assemble};
 use crate::retry::REOPENS_MAX;
 use crate::retry::is_stateid_gone;
 use crate::state::{Node, Open};
@@ -13,54 +14,18 @@ use nfs4::{FileHandle, OpError, StableHow};
 use std::sync::Arc;
 use xdr::Opaque;
 
-/// Most bytes of one [`File::read_at`]; more are answered short.
-const READ_BYTES_MAX: u32 = 64 << 20;
-
-/// What a read brought.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ReadData {
-    /// The bytes, in order; each chunk is a slice of what arrived.
-    pub chunks: Vec<Bytes>,
-    /// Whether the file ends after them.
-    pub eof: bool,
-}
-
-impl ReadData {
-    /// Bytes in all.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.chunks.iter().map(Bytes::len).sum()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The bytes in one piece; copies when there are several chunks.
-    #[must_use]
-    pub fn into_bytes(mut self) -> Bytes {
-        if self.chunks.len() <= 1 {
-            self.chunks.pop().unwrap_or_default()
-        } else {
-            self.chunks.concat().into()
-        }
-    }
-}
-
-/// An open file. Reads and writes may run concurrently. Close it with [`File::close`]: that is where errors of written data
+/// A file that is open by NFSv4. Reads and writes may run concurrently. Close it with [`File::close`]: that is where errors of written data
 /// show; a dropped file is closed in the background.
 #[derive(Debug)]
-pub struct File {
-    pub(crate) client: Client,
+pub(crate) struct File4 {
+    pub(crate) client: Client4,
     pub(crate) node: Arc<Node>,
     pub(crate) open: Arc<Open>,
     closed: bool,
 }
 
-impl File {
-    pub(crate) fn new(client: Client, fh: FileHandle, open: Arc<Open>) -> Self {
+impl File4 {
+    pub(crate) fn new(client: Client4, fh: FileHandle, open: Arc<Open>) -> Self {
         let node = Node::open(&client.0, fh, Arc::clone(&open));
         Self {
             client,
@@ -78,7 +43,7 @@ impl File {
 
     /// The file's handle.
     #[must_use]
-    pub fn handle(&self) -> &FileHandle {
+    pub(crate) fn handle(&self) -> &FileHandle {
         &self.node.fh
     }
 
@@ -86,7 +51,7 @@ impl File {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn read_at(&self, offset: u64, len: u32) -> Result<ReadData, Error> {
+    pub(crate) async fn read_at(&self, offset: u64, len: u32) -> Result<ReadData, Error> {
         if !self.open.can_read() {
             return Err(Error::NotOpenFor("reading"));
         }
@@ -97,50 +62,14 @@ impl File {
         }
         let _gate = self.node.gate.read().await;
         let parts = self.node.read_range(&self.open, offset, len).await?;
-        let end = offset + len;
-        // Data servers may not know of bytes that another one holds and the MDS was not told of yet. A short answer in
-        // the middle is therefore a hole.
-        let reached = parts.iter().map(|p| {
-            let got: usize = p.chunks.iter().map(Bytes::len).sum();
-            if got == 0 {
-                offset
-            } else {
-                p.offset + got as u64
-            }
-        });
-        let dirty_end = self.node.dirty.lock().end();
-        let valid_end = reached.max().unwrap_or(offset).max(dirty_end.min(end));
-        let mut eof = valid_end < end;
-        let mut chunks = Vec::new();
-        let mut at = offset;
-        for part in parts {
-            for chunk in part.chunks {
-                at += chunk.len() as u64;
-                chunks.push(chunk);
-            }
-            let part_end = (part.offset + part.len).min(valid_end);
-            if at < part_end {
-                let hole = usize::try_from(part_end - at).unwrap_or(0);
-                chunks.push(Bytes::from(vec![0; hole]));
-                at = part_end;
-            }
-            eof |= part.eof && at == end && dirty_end <= end;
-        }
-        let mut data = ReadData { chunks, eof };
-        let dirty = self.node.dirty.lock();
-        if dirty.overlaps(offset, at) {
-            let mut bytes = data.chunks.concat();
-            dirty.overlay(offset, &mut bytes);
-            data.chunks = vec![bytes.into()];
-        }
-        Ok(data)
+        Ok(assemble(parts, offset, len, &self.node.dirty.lock()))
     }
 
     /// Writes all of `data` at `offset`. They are durable after [`File::flush`].
     ///
     /// # Errors
     /// [`Error`]; some of the bytes may have been written.
-    pub async fn write_at(&self, offset: u64, data: Bytes) -> Result<(), Error> {
+    pub(crate) async fn write_at(&self, offset: u64, data: Bytes) -> Result<(), Error> {
         self.write_as(offset, data, StableHow::Unstable).await?;
         self.limit_uncommitted().await
     }
@@ -149,7 +78,7 @@ impl File {
     ///
     /// # Errors
     /// As [`File::write_at`].
-    pub async fn write_sync_at(&self, offset: u64, data: Bytes) -> Result<(), Error> {
+    pub(crate) async fn write_sync_at(&self, offset: u64, data: Bytes) -> Result<(), Error> {
         self.write_as(offset, data, StableHow::FileSync).await
     }
 
@@ -189,13 +118,13 @@ impl File {
     ///
     /// # Errors
     /// [`Error`]; the data are kept and the next flush tries again.
-    pub async fn flush(&self) -> Result<(), Error> {
+    pub(crate) async fn flush(&self) -> Result<(), Error> {
         self.node.flush().await
     }
 
     /// Bytes that were written and are not durable yet.
     #[must_use]
-    pub fn uncommitted_bytes(&self) -> u64 {
+    pub(crate) fn uncommitted_bytes(&self) -> u64 {
         self.node.dirty.lock().bytes()
     }
 
@@ -203,7 +132,7 @@ impl File {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn set_len(&self, size: u64) -> Result<(), Error> {
+    pub(crate) async fn set_len(&self, size: u64) -> Result<(), Error> {
         if !self.open.can_write() {
             return Err(Error::NotOpenFor("writing"));
         }
@@ -244,7 +173,7 @@ impl File {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn metadata(&self) -> Result<Metadata, Error> {
+    pub(crate) async fn metadata(&self) -> Result<Metadata, Error> {
         self.flush().await?;
         self.client.metadata_of(&self.node.fh).await
     }
@@ -253,13 +182,13 @@ impl File {
     ///
     /// # Errors
     /// [`Error`]; the file is closed in any case as far as the server can be reached.
-    pub async fn close(mut self) -> Result<(), Error> {
+    pub(crate) async fn close(mut self) -> Result<(), Error> {
         self.closed = true;
         close(&self.node, &self.open).await
     }
 }
 
-impl Drop for File {
+impl Drop for File4 {
     fn drop(&mut self) {
         if self.closed {
             return;

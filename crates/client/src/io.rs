@@ -30,7 +30,7 @@ use xdr::Opaque;
 /// Layouts tried for one range before it goes through the MDS.
 const LAYOUTS_TRIED_MAX: u32 = 3;
 /// READs in a row that may answer nothing without the end of the file.
-const EMPTY_READS_MAX: u32 = 3;
+pub(crate) const EMPTY_READS_MAX: u32 = 3;
 
 /// A range for one request.
 #[derive(Debug, Clone)]
@@ -431,7 +431,7 @@ fn fatal(e: OpError) -> Failure {
 }
 
 /// Cuts a range into steps of at most `step` bytes.
-fn cut(offset: u64, len: u64, step: u32, mut job: impl FnMut(u64, u32)) {
+pub(crate) fn cut(offset: u64, len: u64, step: u32, mut job: impl FnMut(u64, u32)) {
     let mut done = 0;
     while done < len {
         let part = u32::try_from(len - done).map_or(step, |left| left.min(step));

@@ -12,14 +12,15 @@
 //! # Failure
 //! Locks that the server does not give back are lost for good: every further use of the file says so until it is closed.
 
+use crate::Error;
 use crate::backoff::Backoff;
+use crate::file::File4;
 use crate::held_locks::{LockConflict, LockKind, length_of};
 use crate::retry::REOPENS_MAX;
 use crate::retry::is_stateid_gone;
 use crate::state::Inner;
 use crate::state::{Node, Open};
 use crate::unlock::{ask, regain, unlock};
-use crate::{Error, File};
 use nfs4::ops::{
     ExistLockOwner, LockArgs, LockRes, LockTArgs, LockTRes, Locker, OpenToLockOwner, PutFhArgs,
     PutFhRes,
@@ -28,13 +29,13 @@ use nfs4::{ClientId, StateOwner, Stateid};
 use std::ops::Range;
 use xdr::Opaque;
 
-impl File {
+impl File4 {
     /// Locks a range, whose end may be `u64::MAX` for all that will ever be after its start. What this file has locked of it
     /// already changes its kind. Waits for others as long as a request is tried.
     ///
     /// # Errors
     /// [`Error::Locked`] when others do not give it up, and as [`File::try_lock`].
-    pub async fn lock(&self, kind: LockKind, range: Range<u64>) -> Result<(), Error> {
+    pub(crate) async fn lock(&self, kind: LockKind, range: Range<u64>) -> Result<(), Error> {
         let mut backoff = Backoff::new(self.client.0.config.give_up);
         while self.try_lock(kind, range.clone()).await?.is_some() {
             if !backoff.wait().await {
@@ -48,7 +49,7 @@ impl File {
     ///
     /// # Errors
     /// [`Error::NotOpenFor`] when the file is not open for reading (shared) or writing (exclusive), [`Error::LocksLost`], and others.
-    pub async fn try_lock(
+    pub(crate) async fn try_lock(
         &self,
         kind: LockKind,
         range: Range<u64>,
@@ -98,7 +99,7 @@ impl File {
     ///
     /// # Errors
     /// [`Error`]; then the range is locked still.
-    pub async fn unlock(&self, range: Range<u64>) -> Result<(), Error> {
+    pub(crate) async fn unlock(&self, range: Range<u64>) -> Result<(), Error> {
         if self.open.can_write() {
             self.node.flush().await?;
         }
@@ -109,7 +110,7 @@ impl File {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn lock_conflict(
+    pub(crate) async fn lock_conflict(
         &self,
         kind: LockKind,
         range: Range<u64>,

@@ -1,7 +1,7 @@
 //! Attributes as a client sees them, and how it sets them.
 
 use crate::Error;
-use crate::client::Client;
+use crate::client::Client4;
 use crate::layout_kind::KIND;
 use crate::state::Node;
 use nfs4::ops::{
@@ -182,12 +182,12 @@ pub struct FsStat {
     pub files_available: u64,
 }
 
-impl Client {
+impl Client4 {
     /// The attributes of what a handle names.
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn metadata_of(&self, fh: &FileHandle) -> Result<Metadata, Error> {
+    pub(crate) async fn metadata_of(&self, fh: &FileHandle) -> Result<Metadata, Error> {
         let outcome = self
             .0
             .call(&|b| {
@@ -205,19 +205,15 @@ impl Client {
         Metadata::decode(&reply.take::<GetAttrRes<'_>>()?.attributes)
     }
 
-    /// The attributes of a path; symbolic links are followed.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub async fn metadata(&self, path: impl AsRef<[u8]>) -> Result<Metadata, Error> {
-        Ok(self.lookup(path).await?.metadata)
-    }
-
     /// Sets attributes of a path; symbolic links are followed.
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn set_attrs(&self, path: impl AsRef<[u8]>, attrs: &SetAttrs) -> Result<(), Error> {
+    pub(crate) async fn set_attrs(
+        &self,
+        path: impl AsRef<[u8]>,
+        attrs: &SetAttrs,
+    ) -> Result<(), Error> {
         let fh = self.lookup(path).await?.fh;
         // What this client has written must not come after a new size or time.
         let node = self.0.nodes.lock().get(&fh).and_then(Weak::upgrade);
@@ -264,7 +260,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn statfs(&self) -> Result<FsStat, Error> {
+    pub(crate) async fn statfs(&self) -> Result<FsStat, Error> {
         let outcome = self
             .0
             .call(&|b| {

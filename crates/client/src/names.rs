@@ -1,6 +1,6 @@
 //! Names: looking up, making, removing, renaming, linking.
 
-use crate::client::Client;
+use crate::client::Client4;
 use crate::metadata::WANTED;
 use crate::path::{COMPONENTS_MAX, components, split_last};
 use crate::retry::is_busy;
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use xdr::Opaque;
 
 /// Most symbolic links of one path (Linux follows 40).
-const LINKS_MAX: u32 = 40;
+pub(crate) const LINKS_MAX: u32 = 40;
 /// Names looked up in one request; the session's limit of operations is above it.
 const LOOKUPS_MAX: usize = 16;
 
@@ -28,12 +28,12 @@ pub struct Object {
     pub metadata: Metadata,
 }
 
-impl Client {
+impl Client4 {
     /// What a path names; symbolic links are followed, the last one too.
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn lookup(&self, path: impl AsRef<[u8]>) -> Result<Object, Error> {
+    pub(crate) async fn lookup(&self, path: impl AsRef<[u8]>) -> Result<Object, Error> {
         self.resolve(&components(path.as_ref())?, true).await
     }
 
@@ -41,7 +41,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn lookup_link(&self, path: impl AsRef<[u8]>) -> Result<Object, Error> {
+    pub(crate) async fn lookup_link(&self, path: impl AsRef<[u8]>) -> Result<Object, Error> {
         self.resolve(&components(path.as_ref())?, false).await
     }
 
@@ -154,7 +154,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn mkdir(&self, path: impl AsRef<[u8]>, mode: u32) -> Result<Object, Error> {
+    pub(crate) async fn mkdir(&self, path: impl AsRef<[u8]>, mode: u32) -> Result<Object, Error> {
         self.create(path.as_ref(), CreateType::Dir, mode).await
     }
 
@@ -162,7 +162,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn symlink(
+    pub(crate) async fn symlink(
         &self,
         target: impl AsRef<[u8]>,
         path: impl AsRef<[u8]>,
@@ -225,7 +225,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn readlink(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>, Error> {
+    pub(crate) async fn readlink(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>, Error> {
         let object = self.lookup_link(path).await?;
         self.readlink_of(&object.fh).await
     }
@@ -250,7 +250,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn remove(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
+    pub(crate) async fn remove(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
         let (dir, name) = self.parent(path.as_ref()).await?;
         let outcome = self
             .0
@@ -274,7 +274,11 @@ impl Client {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<(), Error> {
+    pub(crate) async fn rename(
+        &self,
+        from: impl AsRef<[u8]>,
+        to: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
         let (from_dir, old_name) = self.parent(from.as_ref()).await?;
         let (to_dir, new_name) = self.parent(to.as_ref()).await?;
         let outcome = self
@@ -306,7 +310,11 @@ impl Client {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn link(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<(), Error> {
+    pub(crate) async fn link(
+        &self,
+        from: impl AsRef<[u8]>,
+        to: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
         let object = self.lookup_link(from).await?;
         let (dir, name) = self.parent(to.as_ref()).await?;
         let outcome = self

@@ -1,12 +1,13 @@
 //! Opening and making files.
 
 use crate::callbacks::return_delegation;
-use crate::client::Client;
+use crate::client::Client4;
+use crate::file::File4;
 use crate::metadata::WANTED_AT_OPEN;
 use crate::names::{Object, take_handle};
 use crate::path::components;
 use crate::state::Open;
-use crate::{Error, File, SetAttrs};
+use crate::{Error, SetAttrs};
 use nfs4::ops::{
     CreateHow, Delegation, GetAttrArgs, GetFhArgs, OpenArgs, OpenClaim, OpenHow, OpenRes,
     PutFhArgs, PutFhRes, ReadDelegation, SHARE_ACCESS_READ, SHARE_ACCESS_WRITE, SHARE_DENY_NONE,
@@ -75,12 +76,16 @@ impl OpenOptions {
     }
 }
 
-impl Client {
+impl Client4 {
     /// Opens a file; symbolic links are followed.
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn open(&self, path: impl AsRef<[u8]>, options: OpenOptions) -> Result<File, Error> {
+    pub(crate) async fn open(
+        &self,
+        path: impl AsRef<[u8]>,
+        options: OpenOptions,
+    ) -> Result<File4, Error> {
         let path = path.as_ref();
         if options.access() == 0 {
             return Err(Error::NotOpenFor("anything"));
@@ -95,7 +100,7 @@ impl Client {
             other => other,
         };
         let (object, open) = opened?;
-        let file = File::new(self.clone(), object.fh, open);
+        let file = File4::new(self.clone(), object.fh, open);
         file.opened(&object.metadata);
         if options.truncate && object.metadata.size > 0 {
             file.set_len(0).await?;
@@ -171,7 +176,7 @@ impl Client {
             Ok(metadata) => Ok((Object { fh, metadata }, open)),
             Err(e) => {
                 // Closed in the background.
-                drop(File::new(self.clone(), fh, open));
+                drop(File4::new(self.clone(), fh, open));
                 Err(e)
             }
         }

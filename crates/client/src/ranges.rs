@@ -8,11 +8,12 @@
 //! A copy that goes on after its answer is asked for until it has ended, by CB_OFFLOAD or OFFLOAD_STATUS. One that the server
 //! does not know any more is done again, as is one whose bytes a restart may have taken. What fails otherwise may be done in part.
 
+use crate::Error;
 use crate::backoff::Backoff;
+use crate::file::File4;
 use crate::flush::Gate;
 use crate::retry::REOPENS_MAX;
 use crate::retry::is_stateid_gone;
-use crate::{Error, File};
 use nfs4::cb::OffloadInfo;
 use nfs4::ops::{
     AllocateArgs, AllocateRes, CloneArgs, CloneRes, CommitArgs, CommitRes, CopyArgs, CopyRes,
@@ -44,12 +45,12 @@ impl Ended {
     }
 }
 
-impl File {
+impl File4 {
     /// Takes storage for a range, durably; the file grows to its end.
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn allocate(&self, offset: u64, len: u64) -> Result<(), Error> {
+    pub(crate) async fn allocate(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.may_write()?;
         self.flush().await?;
         let outcome = self
@@ -72,7 +73,7 @@ impl File {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn deallocate(&self, offset: u64, len: u64) -> Result<(), Error> {
+    pub(crate) async fn deallocate(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.may_write()?;
         self.flush().await?;
         let outcome = self
@@ -94,7 +95,7 @@ impl File {
     ///
     /// # Errors
     /// [`Error`]; `XDev` and `NotSupp` when the server cannot share the storage of the two.
-    pub async fn clone_from(
+    pub(crate) async fn clone_from(
         &self,
         offset: u64,
         src: &Self,
@@ -133,7 +134,7 @@ impl File {
     ///
     /// # Errors
     /// [`Error`]; a part may have been copied.
-    pub async fn copy_from(
+    pub(crate) async fn copy_from(
         &self,
         offset: u64,
         src: &Self,

@@ -4,6 +4,7 @@
 mod fake;
 mod locks;
 mod paths;
+mod v3;
 
 use crate::{
     Client, ClientConfig, Error, File, NfsStatus, OpenOptions, SetAttrs, UserIdentity, Verifier,

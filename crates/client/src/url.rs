@@ -1,7 +1,9 @@
-//! `nfs://HOST[:PORT]/PATH[?transport=tcp|rdma|auto]` (after RFC 2224), with IPv6 addresses in brackets and names in percent-encoding.
+//! `nfs://HOST[:PORT]/PATH[?OPTION[&OPTION]...]` (after RFC 2224), with IPv6 addresses in brackets and names in percent-encoding.
+//! The options are `transport=tcp|rdma|auto`, `vers=3|4.1|4.2` and, with `vers=3`, `mountport=PORT`.
 //!
 //! Parsing only: whoever connects resolves the host.
 
+use crate::{ClientConfig, NfsVersion, V3Ports};
 use std::net::{Ipv6Addr, SocketAddr};
 use transport::{Address, Preference, rdma};
 
@@ -19,8 +21,21 @@ pub struct NfsUrl {
     pub port: Option<u16>,
     /// How the MDS and the data servers are reached.
     pub transport: Preference,
+    /// The version of NFS, if the URL has one.
+    pub version: Option<UrlVersion>,
     /// Absolute path as bytes, decoded; it begins with `/`.
     pub path: Vec<u8>,
+}
+
+/// A version of NFS in a URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UrlVersion {
+    /// `vers=3`, and the port of `mountport`.
+    V3(Option<u16>),
+    /// `vers=4.1`.
+    V41,
+    /// `vers=4.2`.
+    V42,
 }
 
 /// Why a URL was refused.
@@ -76,12 +91,7 @@ impl NfsUrl {
             Some((rest, query)) => (rest, Some(query)),
             None => (rest, None),
         };
-        let transport = match query {
-            None | Some("" | "transport=tcp") => Preference::Tcp,
-            Some("transport=rdma") => Preference::Rdma,
-            Some("transport=auto") => Preference::Auto,
-            Some(other) => return Err(UrlError::Query(other.to_owned())),
-        };
+        let (transport, version) = parse_query(query.unwrap_or_default())?;
         let slash = rest.find('/').unwrap_or(rest.len());
         let (host, port) = parse_authority(&rest[..slash])?;
         let mut path = decode(&rest[slash..])?;
@@ -92,6 +102,7 @@ impl NfsUrl {
             host,
             port,
             transport,
+            version,
             path,
         })
     }
@@ -124,8 +135,24 @@ impl NfsUrl {
 
     /// What tells one server from another, and one way to it from another.
     #[must_use]
-    pub fn server(&self) -> (&str, Vec<(bool, u16)>) {
-        (&self.host, self.ports())
+    pub fn server(&self) -> (&str, Vec<(bool, u16)>, Option<UrlVersion>) {
+        (&self.host, self.ports(), self.version)
+    }
+
+    /// Makes a configuration one for this URL: transport and version.
+    pub fn configure(&self, config: &mut ClientConfig) {
+        config.data_transport = self.transport;
+        match self.version {
+            None => {}
+            Some(UrlVersion::V41) => config.minor_version = 1,
+            Some(UrlVersion::V42) => config.minor_version = 2,
+            Some(UrlVersion::V3(mount)) => {
+                config.version = NfsVersion::V3(V3Ports {
+                    asks_for_nfs: self.port.is_none(),
+                    mount,
+                });
+            }
+        }
     }
 
     /// The URL of a name in this directory, taken as it is.
@@ -177,11 +204,23 @@ impl std::fmt::Display for NfsUrl {
                 byte => write!(f, "{}", char::from(*byte))?,
             }
         }
-        match self.transport {
-            Preference::Tcp => Ok(()),
-            Preference::Rdma => f.write_str("?transport=rdma"),
-            Preference::Auto => f.write_str("?transport=auto"),
+        let options = [
+            match self.transport {
+                Preference::Tcp => None,
+                Preference::Rdma => Some("transport=rdma".to_owned()),
+                Preference::Auto => Some("transport=auto".to_owned()),
+            },
+            self.version.map(|version| match version {
+                UrlVersion::V3(None) => "vers=3".to_owned(),
+                UrlVersion::V3(Some(port)) => format!("vers=3&mountport={port}"),
+                UrlVersion::V41 => "vers=4.1".to_owned(),
+                UrlVersion::V42 => "vers=4.2".to_owned(),
+            }),
+        ];
+        for (option, mark) in options.into_iter().flatten().zip(["?", "&"]) {
+            write!(f, "{mark}{option}")?;
         }
+        Ok(())
     }
 }
 
@@ -190,6 +229,45 @@ impl std::str::FromStr for NfsUrl {
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
         Self::parse(text)
+    }
+}
+
+/// The options behind `?`.
+fn parse_query(query: &str) -> Result<(Preference, Option<UrlVersion>), UrlError> {
+    let (mut transport, mut version, mut mount) = (Preference::Tcp, None, None);
+    for option in query.split('&').filter(|o| !o.is_empty()) {
+        let unknown = || UrlError::Query(option.to_owned());
+        match option {
+            "transport=tcp" => transport = Preference::Tcp,
+            "transport=rdma" => transport = Preference::Rdma,
+            "transport=auto" => transport = Preference::Auto,
+            "vers=3" => version = Some(UrlVersion::V3(None)),
+            "vers=4.1" => version = Some(UrlVersion::V41),
+            "vers=4.2" | "vers=4" => version = Some(UrlVersion::V42),
+            _ => {
+                let port = option.strip_prefix("mountport=").ok_or_else(unknown)?;
+                mount = Some(parse_port(port)?);
+            }
+        }
+    }
+    match (version, mount) {
+        (Some(UrlVersion::V3(_)), mount) => version = Some(UrlVersion::V3(mount)),
+        (_, Some(port)) => {
+            return Err(UrlError::Query(format!("mountport={port} without vers=3")));
+        }
+        _ => {}
+    }
+    Ok((transport, version))
+}
+
+fn parse_port(digits: &str) -> Result<u16, UrlError> {
+    match digits.bytes().all(|b| b.is_ascii_digit()) {
+        true => digits
+            .parse()
+            .ok()
+            .filter(|p| *p != 0)
+            .ok_or(UrlError::Port),
+        false => Err(UrlError::Port),
     }
 }
 
@@ -213,16 +291,7 @@ fn parse_authority(text: &str) -> Result<(String, Option<u16>), UrlError> {
     if host.is_empty() || host.len() > HOST_BYTES_MAX || !host.bytes().all(is_host_byte) {
         return Err(UrlError::Host);
     }
-    let port = match port {
-        None => None,
-        Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => {
-            Some(digits.parse().map_err(|_| UrlError::Port)?)
-        }
-        Some(_) => return Err(UrlError::Port),
-    };
-    if port == Some(0) {
-        return Err(UrlError::Port);
-    }
+    let port = port.map(parse_port).transpose()?;
     Ok((host.to_owned(), port))
 }
 
@@ -279,6 +348,15 @@ mod tests {
             ),
             ("nfs://s/x?transport=rdma", "s", &[(rdma, 20049)], "/x"),
             ("nfs://s:99/?transport=rdma", "s", &[(rdma, 99)], "/"),
+            ("nfs://s/x?vers=3", "s", &[(tcp, 2049)], "/x"),
+            ("nfs://s:9/x?vers=4.1", "s", &[(tcp, 9)], "/x"),
+            ("nfs://s:9/x?vers=3&mountport=10", "s", &[(tcp, 9)], "/x"),
+            (
+                "nfs://s/x?vers=4.2&transport=rdma",
+                "s",
+                &[(rdma, 20049)],
+                "/x",
+            ),
             (
                 "nfs://s:99/x?transport=auto",
                 "s",
@@ -318,9 +396,58 @@ mod tests {
                 "nfs://server/x?transport=udp",
                 UrlError::Query("transport=udp".to_owned()),
             ),
+            ("nfs://server/x?vers=3&mountport=0", UrlError::Port),
+            ("nfs://server/x?vers=3&mountport=", UrlError::Port),
+            (
+                "nfs://server/x?mountport=7",
+                UrlError::Query("mountport=7 without vers=3".to_owned()),
+            ),
+            (
+                "nfs://server/x?vers=2",
+                UrlError::Query("vers=2".to_owned()),
+            ),
             ("nfs://server/x?y=z", UrlError::Query("y=z".to_owned())),
         ] {
             assert_eq!(NfsUrl::parse(text), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_url_says_which_version_a_client_speaks() {
+        let identity = crate::UserIdentity {
+            uid: 0,
+            gid: 0,
+            gids: Vec::new(),
+            machine: String::new(),
+        };
+        for (text, minor, version) in [
+            ("nfs://s/", 2, NfsVersion::V4),
+            ("nfs://s/?vers=4.1", 1, NfsVersion::V4),
+            (
+                "nfs://s/?vers=3",
+                2,
+                NfsVersion::V3(V3Ports {
+                    asks_for_nfs: true,
+                    mount: None,
+                }),
+            ),
+            (
+                "nfs://s:2049/?mountport=7&vers=3",
+                2,
+                NfsVersion::V3(V3Ports {
+                    asks_for_nfs: false,
+                    mount: Some(7),
+                }),
+            ),
+        ] {
+            let verifier = nfs4::Verifier::default();
+            let mut config = ClientConfig::new(Vec::new(), verifier, identity.clone());
+            NfsUrl::parse(text).unwrap().configure(&mut config);
+            assert_eq!(
+                (config.minor_version, config.version),
+                (minor, version),
+                "{text}"
+            );
         }
     }
 

@@ -14,6 +14,8 @@ use tokio::time::Instant;
 pub enum WaitReason {
     /// The answer of the MDS.
     Mds,
+    /// The answer of a server of NFSv3.
+    Server,
     /// A session with the MDS: it was lost, or its server is gone.
     Session,
     /// The end of the server's grace period (NFS4ERR_GRACE).
@@ -28,6 +30,7 @@ impl std::fmt::Display for WaitReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let what = match self {
             Self::Mds => "the metadata server to answer",
+            Self::Server => "the server to answer",
             Self::Session => "the metadata server to come back",
             Self::Grace => "the end of the server's grace period after its restart",
             Self::Delay => {

@@ -1,19 +1,23 @@
 //! Extended attributes (RFC 8276). Names are without the `user.` that Linux puts before them.
 
 use crate::Error;
-use crate::client::Client;
+use crate::client::Client4;
 use nfs4::ops::{
     GetXattrArgs, GetXattrRes, PutFhArgs, PutFhRes, RemoveXattrArgs, RemoveXattrRes, SetXattrArgs,
     SetXattrOption, SetXattrRes,
 };
 use xdr::Opaque;
 
-impl Client {
+impl Client4 {
     /// The value of an attribute; symbolic links are followed.
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn xattr(&self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<Vec<u8>, Error> {
+    pub(crate) async fn xattr(
+        &self,
+        path: impl AsRef<[u8]>,
+        name: &[u8],
+    ) -> Result<Vec<u8>, Error> {
         let fh = self.lookup(path).await?.fh;
         let outcome = self
             .0
@@ -34,7 +38,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn set_xattr(
+    pub(crate) async fn set_xattr(
         &self,
         path: impl AsRef<[u8]>,
         name: &[u8],

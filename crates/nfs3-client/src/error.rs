@@ -2,6 +2,7 @@
 
 use nfs3::Nfs3Status;
 use nfs3::mount::MountStatus;
+use rpc::{AcceptError, CallRefusal, Rejection};
 use transport::ConnectError;
 
 /// A failure below the procedures.
@@ -12,7 +13,7 @@ pub enum RpcError {
     /// The server did not answer in time. Whether it executed the call is not known.
     TimedOut,
     /// The RPC layer of the server refused the call.
-    Refused(rpc::CallRefusal),
+    Refused(CallRefusal),
     /// The transport carries this call or its reply in no way.
     NotCarried,
     /// The server's bytes are wrong.
@@ -24,11 +25,28 @@ impl std::fmt::Display for RpcError {
         match self {
             Self::Unreachable(e) => write!(f, "cannot reach the server: {e}"),
             Self::TimedOut => write!(f, "the server does not answer"),
-            Self::Refused(verdict) => write!(f, "the server refused the call: {verdict:?}"),
+            Self::Refused(verdict) => f.write_str(&explain(*verdict)),
             Self::NotCarried => write!(f, "the transport cannot carry the call or its reply"),
             Self::Malformed(what) => write!(f, "the server's reply is malformed: {what}"),
         }
     }
+}
+
+fn explain(verdict: CallRefusal) -> String {
+    let what = match verdict {
+        CallRefusal::Accepted(AcceptError::ProgUnavail) => "the server does not have the program",
+        CallRefusal::Accepted(AcceptError::ProgMismatch { low, high }) => {
+            return format!("the server has versions {low} to {high} of the program only");
+        }
+        CallRefusal::Accepted(AcceptError::ProcUnavail) => "the server does not have the procedure",
+        CallRefusal::Accepted(AcceptError::GarbageArgs) => "the server cannot read the call",
+        CallRefusal::Accepted(AcceptError::SystemErr) => "the server failed to serve the call",
+        CallRefusal::Denied(Rejection::RpcMismatch { .. }) => "the server has another RPC version",
+        CallRefusal::Denied(Rejection::Auth(stat)) => {
+            return format!("the server refuses who calls: {stat:?}");
+        }
+    };
+    what.to_owned()
 }
 
 impl std::error::Error for RpcError {
@@ -48,7 +66,7 @@ pub enum Nfs3Error {
     /// NFS answered so. `Jukebox` only after the whole time of the call.
     Status(Nfs3Status),
     /// MOUNT answered so.
-    MountClient(MountStatus),
+    Mount(MountStatus),
 }
 
 impl Nfs3Error {
@@ -73,7 +91,7 @@ impl std::fmt::Display for Nfs3Error {
         match self {
             Self::Rpc(e) => write!(f, "{e}"),
             Self::Status(status) => write!(f, "the server answered {status}"),
-            Self::MountClient(status) => write!(f, "the server refused the mount: {status}"),
+            Self::Mount(status) => write!(f, "the server refused the mount: {status}"),
         }
     }
 }
@@ -83,7 +101,7 @@ impl std::error::Error for Nfs3Error {
         match self {
             Self::Rpc(e) => Some(e),
             Self::Status(e) => Some(e),
-            Self::MountClient(e) => Some(e),
+            Self::Mount(e) => Some(e),
         }
     }
 }

@@ -17,7 +17,7 @@ const EXPORTS_BYTES: u32 = 64 << 10;
 /// The MOUNT program of a server: on the port of NFS, or on one of its own.
 #[derive(Debug, Clone)]
 pub struct MountClient {
-    remote: Arc<RpcPeer>,
+    peer: Arc<RpcPeer>,
 }
 
 /// What MNT told.
@@ -39,10 +39,10 @@ pub struct Export {
 }
 
 impl MountClient {
-    /// Calls through `remote`.
+    /// Calls through `peer`.
     #[must_use]
-    pub fn new(remote: Arc<RpcPeer>) -> Self {
-        Self { remote }
+    pub fn new(peer: Arc<RpcPeer>) -> Self {
+        Self { peer }
     }
 
     async fn call(
@@ -58,15 +58,15 @@ impl MountClient {
             procedure: proc as u32,
         };
         let room = ReplyRoom::plain(reply_bytes);
-        let deadline = self.remote.deadline();
-        let call = self.remote.call(deadline, target, caller, args, None, room);
+        let deadline = self.peer.deadline();
+        let call = self.peer.call(deadline, target, caller, args, None, room);
         Ok(call.await?)
     }
 
     /// MNT: the handle of the directory `path`.
     ///
     /// # Errors
-    /// [`Nfs3Error::MountClient`] as the server answers, else [`Nfs3Error::Rpc`].
+    /// [`Nfs3Error::Mount`] as the server answers, else [`Nfs3Error::Rpc`].
     pub async fn mnt(&self, caller: &CallerAuth, path: &[u8]) -> Result<Mounted, Nfs3Error> {
         let args = MntArgs {
             dirpath: dirpath(path)?,
@@ -77,7 +77,7 @@ impl MountClient {
                 fh: owned(ok.fhandle),
                 auth_flavors: ok.auth_flavors.0,
             }),
-            Ok(MntRes::Fail(status)) => Err(Nfs3Error::MountClient(status)),
+            Ok(MntRes::Fail(status)) => Err(Nfs3Error::Mount(status)),
             Err(_) => Err(RpcError::Malformed("result of MNT").into()),
         }
     }
@@ -113,7 +113,7 @@ impl MountClient {
 
 fn dirpath(path: &[u8]) -> Result<Opaque<'_, MNTPATHLEN>, Nfs3Error> {
     if path.len() > MNTPATHLEN as usize {
-        return Err(Nfs3Error::MountClient(MountStatus::NameTooLong));
+        return Err(Nfs3Error::Mount(MountStatus::NameTooLong));
     }
     Ok(Opaque(path))
 }

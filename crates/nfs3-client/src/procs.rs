@@ -36,7 +36,7 @@ const PLAIN: ReplyRoom = ReplyRoom::plain(REPLY_BYTES);
 /// refused here, as the server would.
 #[derive(Debug, Clone)]
 pub struct Nfs3Client {
-    remote: Arc<RpcPeer>,
+    peer: Arc<RpcPeer>,
 }
 
 /// A directory and a name in it.
@@ -56,16 +56,16 @@ fn malformed(_: xdr::DecodeError) -> Nfs3Error {
 }
 
 impl Nfs3Client {
-    /// Calls through `remote`.
+    /// Calls through `peer`.
     #[must_use]
-    pub fn new(remote: Arc<RpcPeer>) -> Self {
-        Self { remote }
+    pub fn new(peer: Arc<RpcPeer>) -> Self {
+        Self { peer }
     }
 
     /// The server.
     #[must_use]
-    pub fn remote(&self) -> &Arc<RpcPeer> {
-        &self.remote
+    pub fn peer(&self) -> &Arc<RpcPeer> {
+        &self.peer
     }
 
     /// The result of a call that is not `NFS3ERR_JUKEBOX`, or is so at the end.
@@ -81,10 +81,10 @@ impl Nfs3Client {
             version: nfs3::VERSION,
             procedure: A::PROC as u32,
         };
-        let deadline = self.remote.deadline();
+        let deadline = self.peer.deadline();
         let mut pauses = Pauses::of_jukebox();
         loop {
-            let call = self.remote.call(deadline, target, caller, args, data, room);
+            let call = self.peer.call(deadline, target, caller, args, data, room);
             let result = call.await?;
             if result.get(..4) != Some(&(Nfs3Status::Jukebox as u32).to_be_bytes()) {
                 return Ok(result);
@@ -118,11 +118,9 @@ impl Nfs3Client {
             version: nfs3::VERSION,
             procedure: Proc::Null as u32,
         };
-        let deadline = self.remote.deadline();
+        let deadline = self.peer.deadline();
         let caller = CallerAuth::none();
-        let call = self
-            .remote
-            .call(deadline, target, &caller, &(), None, PLAIN);
+        let call = self.peer.call(deadline, target, &caller, &(), None, PLAIN);
         Ok(call.await.map(drop)?)
     }
 

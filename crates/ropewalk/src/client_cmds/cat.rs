@@ -11,7 +11,7 @@ use std::io::Write;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// nfs://HOST[:PORT]/PATH, or a path below ROPEWALK_URL
+    /// nfs://HOST[:PORT]/PATH (?vers=3 for NFSv3), or a path below ROPEWALK_URL
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<OsString>,
 }

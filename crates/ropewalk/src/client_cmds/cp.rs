@@ -24,7 +24,7 @@ const DIRS_WAITING_MAX: usize = 1 << 20;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Sources, then the destination: local paths, nfs://HOST[:PORT]/PATH, or :PATH below ROPEWALK_URL
+    /// Sources, then the destination: local paths, nfs://HOST[:PORT]/PATH (?vers=3 for NFSv3), or :PATH below ROPEWALK_URL
     #[arg(value_name = "PATH", required = true, num_args = 2..)]
     paths: Vec<OsString>,
     /// Copy directories and what is in them

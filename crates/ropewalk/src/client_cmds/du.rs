@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 4096;
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
-    /// nfs://HOST[:PORT]/PATH, or a path below ROPEWALK_URL
+    /// nfs://HOST[:PORT]/PATH (?vers=3 for NFSv3), or a path below ROPEWALK_URL
     #[arg(value_name = "PATH", default_value = "")]
     paths: Vec<OsString>,
     /// Sizes with units, as 1.5M; otherwise KiB

@@ -14,7 +14,7 @@ const SORTED_MAX: usize = 1 << 17;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// nfs://HOST[:PORT]/PATH, or a path below ROPEWALK_URL
+    /// nfs://HOST[:PORT]/PATH (?vers=3 for NFSv3), or a path below ROPEWALK_URL
     #[arg(value_name = "PATH", default_value = "")]
     paths: Vec<OsString>,
     /// Show mode, links, owner, group, size and time of modification (UTC)

@@ -1,6 +1,6 @@
 //! The client commands: `ls`, `cp`, `cat`, `stat`, `mkdir`, `rm`, `mv`, `ln`, `du` on `nfs://HOST[:PORT]/PATH`.
 //!
-//! They use the client library, so data go straight to the data servers. Each command has its file; [`remote`] makes
+//! They use the client library, so data go straight to the data servers. With `?vers=3` they go to any NFSv3 server. Each command has its file; [`remote`] makes
 //! connections and turns arguments into places, [`output`] prints. Entry points: [`ClientCommand`], [`run`].
 
 mod cat;

@@ -1,7 +1,7 @@
 //! From arguments to places on servers: URLs, ROPEWALK_URL, name resolution, one client for each server.
 
 use super::CliError;
-use client::{Client, ClientConfig, NfsUrl, UserIdentity, Verifier};
+use client::{Client, ClientConfig, NfsUrl, UrlVersion, UserIdentity, Verifier};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -58,8 +58,8 @@ impl Place {
     }
 }
 
-/// A server's host and ports.
-type Server = (String, Vec<(bool, u16)>);
+/// A server's host, ports and version.
+type Server = (String, Vec<(bool, u16)>, Option<UrlVersion>);
 
 /// A client and what its transport counts.
 #[derive(Debug)]
@@ -153,8 +153,8 @@ impl Servers {
 
     /// The place of a URL.
     pub(crate) async fn connect(&self, url: NfsUrl) -> Result<Place, CliError> {
-        let (host, ports) = url.server();
-        let key = (host.to_owned(), ports);
+        let (host, ports, version) = url.server();
+        let key = (host.to_owned(), ports, version);
         let mut clients = self.clients.lock().await;
         if let Some(connected) = clients.get(&key) {
             let client = connected.client.clone();
@@ -189,7 +189,7 @@ impl Servers {
 
     /// Ends all sessions. Failures do not matter: servers forget clients after their leases.
     pub(crate) async fn close(&self) {
-        for ((host, _), connected) in self.clients.lock().await.drain() {
+        for ((host, ..), connected) in self.clients.lock().await.drain() {
             let _ = tokio::time::timeout(CONNECT, connected.client.close()).await;
             let count = connected.context.counters().snapshot().rdma_fallbacks;
             if count > 0 {
@@ -245,13 +245,13 @@ async fn connect(url: &NfsUrl) -> Result<Connected, CliError> {
     };
     let connector = Arc::new(AnyConnector::new(&context, providers));
     let mut config = config()?;
-    config.data_transport = url.transport;
+    url.configure(&mut config);
     let connecting = Client::connect(url.addresses(&found), connector, config);
     match tokio::time::timeout(CONNECT, connecting).await {
         Ok(Ok(client)) => Ok(Connected { client, context }),
         Ok(Err(e)) => Err(CliError::new(format!("cannot connect to {server}: {e}"))),
         Err(_) => Err(CliError::new(format!(
-            "cannot connect to {server} within {} s; is the metadata server running there?",
+            "cannot connect to {server} within {} s; is a server running there?",
             CONNECT.as_secs()
         ))),
     }

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// nfs://HOST[:PORT]/PATH, or a path below ROPEWALK_URL
+    /// nfs://HOST[:PORT]/PATH (?vers=3 for NFSv3), or a path below ROPEWALK_URL
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<OsString>,
     /// Follow a symbolic link

@@ -59,10 +59,8 @@ impl Remote {
             .first()
             .map_or(Ipv4Addr::LOCALHOST.into(), SocketAddr::ip);
         let connector = Arc::new(AnyConnector::new(&context, providers(any, true)));
-        let config = ClientConfig {
-            data_transport: url.transport,
-            ..config
-        };
+        let mut config = config;
+        url.configure(&mut config);
         Self::over(addresses, connector, config, url.path).await
     }
 
