@@ -147,31 +147,6 @@ impl State {
                 }
                 SetAttrRes::Ok(WccData::default()).encode(e);
             }
-            Proc::Lookup => {
-                let args: LookupArgs<'_> = decode_all(args).unwrap();
-                let name = args.what.name.0;
-                match self.files.contains_key(name) {
-                    true => LookupRes::Ok(LookupOk {
-                        object: Opaque(name),
-                        obj_attributes: self.told(name),
-                        dir_attributes: None,
-                    }),
-                    false => LookupRes::Fail(Nfs3Status::NoEnt, None),
-                }
-                .encode(e);
-            }
-            Proc::Create => {
-                let args: CreateArgs<'_> = decode_all(args).unwrap();
-                match self.create(&args) {
-                    Ok(()) => CreateRes::Ok(NewObject {
-                        obj: (!self.tells_no_attributes).then_some(Opaque(args.place.name.0)),
-                        obj_attributes: self.told(args.place.name.0),
-                        dir_wcc: WccData::default(),
-                    }),
-                    Err(status) => CreateRes::Fail(status, WccData::default()),
-                }
-                .encode(e);
-            }
             Proc::Write => {
                 let args: WriteArgs<'_> = decode_all(args).unwrap();
                 match self.write(&args) {
@@ -207,9 +182,40 @@ impl State {
                 return Some(Bytes::copy_from_slice(&data[from..to]));
             }
             Proc::ReadDirPlus | Proc::ReadDir => self.readdir(proc, args, e),
+            Proc::Lookup | Proc::Create => self.name(proc, args, e),
             other => panic!("{other} is not in this server"),
         }
         None
+    }
+
+    fn name(&mut self, proc: Proc, args: &[u8], e: &mut Encoder) {
+        match proc {
+            Proc::Lookup => {
+                let args: LookupArgs<'_> = xdr::decode_all(args).unwrap();
+                let name = args.what.name.0;
+                match self.files.contains_key(name) {
+                    true => LookupRes::Ok(LookupOk {
+                        object: Opaque(name),
+                        obj_attributes: self.told(name),
+                        dir_attributes: None,
+                    }),
+                    false => LookupRes::Fail(Nfs3Status::NoEnt, None),
+                }
+                .encode(e);
+            }
+            _ => {
+                let args: CreateArgs<'_> = xdr::decode_all(args).unwrap();
+                match self.create(&args) {
+                    Ok(()) => CreateRes::Ok(NewObject {
+                        obj: (!self.tells_no_attributes).then_some(Opaque(args.place.name.0)),
+                        obj_attributes: self.told(args.place.name.0),
+                        dir_wcc: WccData::default(),
+                    }),
+                    Err(status) => CreateRes::Fail(status, WccData::default()),
+                }
+                .encode(e);
+            }
+        }
     }
 
     /// Two entries a page; the first page has `.` and `..`.

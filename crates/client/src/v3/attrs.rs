@@ -1,7 +1,7 @@
 //! Attributes and statuses of NFSv3 as this library has them, which are those of NFSv4.
 
-use super::{Client3, Inner3};
-use crate::{Error, FsStat, Metadata, SetAttrs};
+use super::state::Inner3;
+use crate::{Error, Metadata, SetAttrs};
 use nfs3::{Fattr3, FileType3, Nfs3Status, NfsTime3, Sattr3, SetTime3};
 use nfs3_client::{Fh, Nfs3Error};
 use nfs4::{FileHandle, FileType, FsId, NfsStatus, NfsTime, SpecData, Thresholds};
@@ -99,34 +99,6 @@ pub(super) fn sattr(attrs: &SetAttrs) -> Result<Sattr3, Error> {
         atime: set_time(attrs.atime)?,
         mtime: set_time(attrs.mtime)?,
     })
-}
-
-impl Client3 {
-    pub(crate) async fn metadata_of(&self, fh: &FileHandle) -> Result<Metadata, Error> {
-        self.0.metadata_of(&private(fh)?).await
-    }
-
-    pub(crate) async fn set_attrs(&self, path: &[u8], attrs: &SetAttrs) -> Result<(), Error> {
-        let fh = private(&self.lookup(path).await?.fh)?;
-        match self.0.node_in_use(&fh) {
-            // What this client has written must not come after a new size or time.
-            Some(node) => node.set_attrs(attrs).await,
-            None => self.0.set_attrs_of(&fh, attrs).await,
-        }
-    }
-
-    pub(crate) async fn statfs(&self) -> Result<FsStat, Error> {
-        let fh = self.0.any_root().await?;
-        let stat = self.0.wait(self.0.nfs.fsstat(&self.0.caller, &fh)).await?;
-        Ok(FsStat {
-            bytes_total: stat.tbytes,
-            bytes_free: stat.fbytes,
-            bytes_available: stat.abytes,
-            files_total: stat.tfiles,
-            files_free: stat.ffiles,
-            files_available: stat.afiles,
-        })
-    }
 }
 
 impl Inner3 {

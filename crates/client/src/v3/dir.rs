@@ -1,7 +1,7 @@
 //! Reading directories, page by page: READDIRPLUS, or READDIR and LOOKUP at servers without it.
 
 use super::attrs::{metadata, private};
-use super::{Client3, Inner3};
+use super::state::{Client3, Inner3};
 use crate::dir::PAGE_BYTES;
 use crate::{DirEntry, Error};
 use nfs3::{CookieVerf, Nfs3Status};

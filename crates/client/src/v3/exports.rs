@@ -3,7 +3,8 @@
 //! A path is one of the server's. The export with the most of its first components has it, so that exports inside others work.
 //! Where the server tells no list, `/` is taken for its only export.
 
-use super::{Inner3, ask_port, at_port, peer};
+use super::ports::{ask_port, at_port, peer};
+use super::state::{Export, Exports, Inner3};
 use crate::Error;
 use crate::config::io_bytes;
 use crate::path::components;
@@ -12,21 +13,6 @@ use nfs3_client::{Fh, MountClient, Nfs3Error, RpcError};
 use rpc::{AcceptError, CallRefusal};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// What is known of the server's exports.
-#[derive(Debug, Default)]
-pub(super) struct Exports {
-    mount: Option<MountClient>,
-    list: Option<Vec<Export>>,
-}
-
-/// An export.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Export {
-    path: Vec<u8>,
-    names: Vec<Vec<u8>>,
-    root: Option<Fh>,
-}
 
 impl Export {
     /// `None` for a path that nobody could mount.

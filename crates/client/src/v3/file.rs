@@ -1,8 +1,7 @@
 //! An open file of NFSv3.
 
-use super::Inner3;
 use super::attrs::private;
-use super::node::Node3;
+use super::state::{Inner3, Node3};
 use crate::flush::Gate;
 use crate::read_data::{READ_BYTES_MAX, ReadData, assemble};
 use crate::{Error, Metadata, OpenOptions, SetAttrs};

@@ -1,7 +1,7 @@
 //! Names: looking up name by name, making, removing, renaming, linking.
 
 use super::attrs::{metadata, private, public, sattr};
-use super::{Client3, Inner3};
+use super::state::{Client3, Inner3};
 use crate::names::LINKS_MAX;
 use crate::path::{COMPONENTS_MAX, components, split_last};
 use crate::{Error, Object, SetAttrs};

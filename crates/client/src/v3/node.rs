@@ -1,16 +1,11 @@
 //! A file in use: READ, WRITE and COMMIT of ranges, and the data that the server may still lose.
 //!
-//! # Ordering
-//! Locks are taken in this order: `flushing`, `gate`; the mutex of `dirty` is a leaf. I/O holds `gate` shared; writing lost data
-//! again and a new size hold it alone.
-//!
 //! # Failure
 //! Data stay in `dirty` until a COMMIT has answered the verifier that their WRITE answered (RFC 1813 §3.3.21). With another one
 //! the server may have lost them, and they are written again.
 
-use super::Inner3;
+use super::state::{Inner3, Node3};
 use crate::backoff::Backoff;
-use crate::dirty::Dirty;
 use crate::flush::Gate;
 use crate::io::{EMPTY_READS_MAX, Got, cut};
 use crate::stats::add;
@@ -26,29 +21,6 @@ use tokio::sync::{Mutex as AsyncMutex, RwLock};
 
 /// WRITEs in a row that may write nothing.
 const EMPTY_WRITES_MAX: u32 = 3;
-
-pub(super) struct Node3 {
-    pub(super) client: Arc<Inner3>,
-    pub(super) fh: Fh,
-    pub(super) dirty: Mutex<Dirty<()>>,
-    pub(super) flushing: AsyncMutex<()>,
-    pub(super) gate: RwLock<()>,
-}
-
-impl std::fmt::Debug for Node3 {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Node")
-            .field("fh", &self.fh)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Inner3 {
-    /// The node of a file, if it is in use.
-    pub(super) fn node_in_use(&self, fh: &Fh) -> Option<Arc<Node3>> {
-        self.nodes.lock().get(fh).and_then(Weak::upgrade)
-    }
-}
 
 impl Node3 {
     /// The node of a file, which the table knows from now on.

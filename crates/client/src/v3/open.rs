@@ -2,7 +2,7 @@
 
 use super::file::File3;
 use super::names::new_attrs;
-use super::{Client3, Inner3};
+use super::state::{Client3, Inner3};
 use crate::path::components;
 use crate::{Error, Object, OpenOptions};
 use nfs3::procs::CreateHow;
