@@ -181,7 +181,7 @@ fn a_tree_in_and_out(cluster: &Cluster) {
     );
     let done = cluster.ok(&["mkdir", "--json", "-p", "p/q/r"]);
     let done: serde_json::Value = serde_json::from_slice(&done).unwrap();
-    assert!(done[0]["made"].as_str().unwrap().ends_with("/p/q/r"));
+    assert!(done[0]["made"].as_str().unwrap().contains("/p/q/r"));
     let done = cluster.ok(&["cp", "--json", ":/tree/large", ":/p/large"]);
     let done: serde_json::Value = serde_json::from_slice(&done).unwrap();
     assert_eq!(

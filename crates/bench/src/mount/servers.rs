@@ -53,6 +53,9 @@ impl FromStr for NamedServer {
         let [(false, port)] = url.ports()[..] else {
             return Err("only TCP is measured: leave the transport out".to_owned());
         };
+        if url.version.is_some() {
+            return Err("only NFSv4.2 is measured: leave the version out".to_owned());
+        }
         let path = String::from_utf8(url.path).map_err(|_| "the path is no UTF-8")?;
         Ok(Self {
             name: name.to_owned(),
@@ -236,6 +239,7 @@ mod tests {
             "=nfs://host/",
             "a=host:/x",
             "a=nfs://host/?transport=rdma",
+            "a=nfs://host/?vers=3",
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
