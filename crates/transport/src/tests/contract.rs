@@ -186,6 +186,24 @@ on_every_transport! {
         assert_eq!(ask(&conn, ECHO, b"x").await, b"x");
     }
 
+    async fn a_call_sent_again_keeps_its_id_and_no_other_call_has_it_meanwhile(on: On) {
+        let rig = Rig::new(on, TransportLimits::default()).await;
+        let conn = rig.connect().await;
+        let waiting = conn.call_again(call(GATED, b"first"), SOON);
+        let second = async {
+            rig.until(|r| r.service.waiting.load(SeqCst) == 1).await;
+            let refused = conn.call_again(call(ECHO, b"second"), SOON).await;
+            rig.service.gate.add_permits(1);
+            refused
+        };
+        let (first, second) = tokio::join!(waiting, second);
+        let first = first.unwrap();
+        assert_eq!(rpc::peek(&first).unwrap().0, 0);
+        assert_eq!((result(&first).as_slice(), second), (&b"first"[..], Err(CallError::Refused)));
+        let again = conn.call_again(call(ECHO, b"again"), SOON).await.unwrap();
+        assert_eq!((rpc::peek(&again).unwrap().0, result(&again)), (0, b"again".to_vec()));
+    }
+
     async fn a_late_reply_is_dropped_and_counted(on: On) {
         let rig = Rig::new(on, TransportLimits::default()).await;
         let conn = rig.connect().await;
