@@ -59,6 +59,11 @@ impl OpNumber for OpNum {
                 e.u64(0);
                 e.opaque(&[]);
             }
+            // No `netid`, no address (RFC 7530 §16.33.3).
+            (Self::SetClientId, NfsStatus::ClidInUse) => {
+                e.opaque(&[]);
+                e.opaque(&[]);
+            }
             // `cr_consecutive` and `cr_synchronous` (RFC 7862 §15.2.2).
             (Self::Copy, NfsStatus::OffloadNoReqs) => {
                 e.bool(true);
@@ -126,7 +131,7 @@ xdr::xdr_struct! {
     pub struct CompoundHeader<'a> {
         /// Echoed in the reply.
         pub tag: Opaque<'a, TAG_BYTES_MAX>,
-        /// 1 or 2 here.
+        /// 0, 1 or 2 here.
         pub minorversion: u32,
         /// Operations that follow.
         pub ops_count: u32,
@@ -376,6 +381,15 @@ impl Builder<CbOpNum> {
         e.opaque(tag);
         e.u32(minorversion);
         e.u32(0);
+        Self::after_header(e, tag)
+    }
+
+    /// Begins a `CB_COMPOUND` of NFSv4.0, which tells its client by `callback_ident` (RFC 7530 §16.33.4).
+    #[must_use]
+    pub fn minor_0(mut e: Encoder, tag: &[u8], callback_ident: u32) -> Self {
+        e.opaque(tag);
+        e.u32(0);
+        e.u32(callback_ident);
         Self::after_header(e, tag)
     }
 }

@@ -87,6 +87,7 @@ mod fore {
         NVerify: NVerifyArgs<'_>, NVerifyRes;
         Open: OpenArgs<'_>, OpenRes;
         OpenAttr: OpenAttrArgs, OpenAttrRes;
+        OpenConfirm: OpenConfirmArgs, OpenConfirmRes;
         OpenDowngrade: OpenDowngradeArgs, OpenDowngradeRes;
         PutFh: PutFhArgs<'_>, PutFhRes;
         PutPubFh: PutPubFhArgs, PutPubFhRes;
@@ -96,12 +97,16 @@ mod fore {
         ReadLink: ReadLinkArgs, ReadLinkRes<'_>;
         Remove: RemoveArgs<'_>, RemoveRes;
         Rename: RenameArgs<'_>, RenameRes;
+        Renew: RenewArgs, RenewRes;
         RestoreFh: RestoreFhArgs, RestoreFhRes;
         SaveFh: SaveFhArgs, SaveFhRes;
         SecInfo: SecInfoArgs<'_>, SecInfoRes;
         SetAttr: SetAttrArgs<'_>, SetAttrRes;
+        SetClientId: SetClientIdArgs<'_>, SetClientIdRes<'_>;
+        SetClientIdConfirm: SetClientIdConfirmArgs, SetClientIdConfirmRes;
         Verify: VerifyArgs<'_>, VerifyRes;
         Write: WriteArgs<'_>, WriteRes;
+        ReleaseLockOwner: ReleaseLockOwnerArgs<'_>, ReleaseLockOwnerRes;
         BackchannelCtl: BackchannelCtlArgs<'_>, BackchannelCtlRes;
         BindConnToSession: BindConnToSessionArgs, BindConnToSessionRes;
         ExchangeId: ExchangeIdArgs<'_>, ExchangeIdRes<'_>;
