@@ -24,6 +24,7 @@ mod connection_index;
 mod exchange;
 mod hosts;
 mod lease;
+mod minor_0;
 mod record;
 mod records;
 mod sessions;
@@ -32,10 +33,13 @@ mod table;
 
 pub use exchange::{ExchangeArgs, Exchanged};
 pub use hosts::HOST_PRINCIPAL;
+pub use minor_0::{CallbackTarget, ClientIdConfirmed, OWNER_PREFIX, SetClientId, SetClientIdArgs};
 pub use record::{ClientRecord, OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal};
 pub use sessions::{CreateSession, CreateSessionArgs, Sequenced};
 pub use shares::SlotRecall;
 pub use table::{ClientLimits, Clients, RemovedClient, SessionCreated};
 
+#[cfg(test)]
+mod minor_0_tests;
 #[cfg(test)]
 mod tests;

@@ -21,8 +21,10 @@ mod holders;
 mod host_locks;
 mod layouts;
 mod locks;
+mod minor_0;
 mod name_clashes;
 mod opens;
+mod owners;
 mod ranges;
 mod revoked;
 mod session;
@@ -34,9 +36,10 @@ mod wanted;
 pub use back_channel::{BackChannel, CallbackOutcome, CallbackSlot};
 pub use channel::{CHANNEL_BYTES_MIN, ChannelAttrs, ChannelLimits, SLOTS_PER_SESSION_MAX};
 pub use clients::{
-    ClientLimits, ClientRecord, Clients, CreateSession, CreateSessionArgs, ExchangeArgs, Exchanged,
-    HOST_PRINCIPAL, OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal, RemovedClient, Sequenced,
-    SessionCreated, SlotRecall,
+    CallbackTarget, ClientIdConfirmed, ClientLimits, ClientRecord, Clients, CreateSession,
+    CreateSessionArgs, ExchangeArgs, Exchanged, HOST_PRINCIPAL, OWNER_BYTES_MAX, OWNER_PREFIX,
+    PRINCIPAL_BYTES_MAX, Principal, RemovedClient, Sequenced, SessionCreated, SetClientId,
+    SetClientIdArgs, SlotRecall,
 };
 pub use delegations::{
     DelegationKind, DelegationLimits, DelegationRecall, Delegations, InTheWay, Origin, RecallAny,
@@ -56,6 +59,10 @@ pub use layouts::{
 pub use locks::{LockDenied, LockLimits, LockOutcome, Unblocked};
 pub use name_clashes::{ClashSeen, NameClash, NameClashes};
 pub use opens::{ACCESS_READ, ACCESS_WRITE, DENY_READ, DENY_WRITE, OpenLimits, Opened, Share};
+pub use owners::{
+    OWNER_REPLY_BYTES_MAX, OwnerChange, OwnerKind, OwnerLimits, OwnerName, OwnerReply,
+    OwnerVerdict, Owners,
+};
 pub use ranges::{LockKind, LockRange};
 pub use revoked::{REVOKED_PER_CLIENT_MAX, RevokeCause};
 pub(crate) use session::Channels;

@@ -312,6 +312,10 @@ impl Locks {
         Ok(state)
     }
 
+    pub(crate) fn has_state(&self, client: ClientId, owner: &[u8], file: u64) -> bool {
+        self.by_owner.contains_key(&(client, file, owner.to_vec()))
+    }
+
     pub(crate) fn by_other(&self, other: &Other) -> Option<&LockState> {
         self.states.get(other)
     }

@@ -257,6 +257,23 @@ impl Opens {
         self.opens.get(other)
     }
 
+    /// OPEN_CONFIRM of NFSv4.0.
+    pub(crate) fn confirm(
+        &mut self,
+        stateid: Stateid,
+        client: ClientId,
+        file: u64,
+    ) -> Result<Stateid, NfsStatus> {
+        self.check(stateid, client, file)?;
+        let open = self.opens.get_mut(&stateid.other);
+        let open = open.ok_or(NfsStatus::BadStateid)?;
+        open.seqid = next_seqid(open.seqid);
+        Ok(Stateid {
+            seqid: open.seqid,
+            other: stateid.other,
+        })
+    }
+
     /// OPEN_DOWNGRADE: the share must be the union of some of the OPENs in effect (§18.18.3), and
     /// those remain.
     pub(crate) fn downgrade(

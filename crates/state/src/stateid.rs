@@ -56,6 +56,11 @@ impl StateidSource {
         Self { boot, counter: 0 }
     }
 
+    /// Whether a name is of this run of the server.
+    pub(crate) fn is_of_this_boot(&self, other: &Other) -> bool {
+        other[..4] == self.boot.to_be_bytes()
+    }
+
     /// A new name.
     ///
     /// # Panics

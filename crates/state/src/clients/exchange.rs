@@ -2,6 +2,7 @@
 
 use nfs4::{ClientId, NfsStatus, Verifier};
 
+use super::minor_0::OWNER_PREFIX;
 use super::record::{OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal};
 use super::table::{Client, Clients, CreateSlot, Recorded, RemovedClient};
 
@@ -46,6 +47,7 @@ impl Clients {
         has_state: impl Fn(ClientId) -> bool,
     ) -> Result<Exchanged, NfsStatus> {
         if args.owner.is_empty()
+            || args.owner.starts_with(OWNER_PREFIX)
             || args.owner.len() > OWNER_BYTES_MAX
             || args.principal.0.len() > PRINCIPAL_BYTES_MAX
         {
@@ -120,13 +122,13 @@ impl Clients {
     }
 
     /// An unconfirmed client has no sessions, state or record, so nobody need know.
-    fn drop_unconfirmed(&mut self, owner: &[u8]) {
+    pub(super) fn drop_unconfirmed(&mut self, owner: &[u8]) {
         if let Some(id) = self.owners.get(owner).and_then(|e| e.unconfirmed) {
             let _nothing_held = self.remove(id);
         }
     }
 
-    fn add_unconfirmed(&mut self, id: ClientId, args: &ExchangeArgs<'_>, now_ms: u64) {
+    pub(super) fn add_unconfirmed(&mut self, id: ClientId, args: &ExchangeArgs<'_>, now_ms: u64) {
         if self.unconfirmed.len() >= self.limits.unconfirmed_clients_max
             && let Some(oldest) = self.unconfirmed.first()
         {
@@ -150,6 +152,7 @@ impl Clients {
                 reclaim_complete: false,
                 recorded: Recorded::No,
                 took_ms: now_ms,
+                minor_0: None,
             }),
         );
         self.owners
@@ -167,7 +170,8 @@ impl Clients {
         id: ClientId,
         has_state: impl Fn(ClientId) -> bool,
     ) -> Result<RemovedClient, NfsStatus> {
-        let client = self.clients.get(&id).ok_or(NfsStatus::StaleClientId)?;
+        let known = self.clients.get(&id).filter(|c| c.minor_0.is_none());
+        let client = known.ok_or(NfsStatus::StaleClientId)?;
         if !client.sessions.is_empty() || has_state(id) {
             return Err(NfsStatus::ClientIdBusy);
         }

@@ -49,6 +49,7 @@ impl Clients {
             principal: Principal(HOST_PRINCIPAL.to_vec()),
             confirmed: true,
             is_host: true,
+            minor_0: None,
             bind_enforced: false,
             renewed_ms: now_ms,
             create_seqid: 0,

@@ -24,6 +24,7 @@ impl Clients {
 
     /// Removes a client because its state is in the way, or an administrator says so.
     pub fn revoke(&mut self, id: ClientId) -> Option<RemovedClient> {
+        self.minor_0.note_expired(id);
         self.remove(id)
     }
 
@@ -64,7 +65,7 @@ impl Clients {
         for id in unconfirmed {
             let _nothing_held = self.remove(id);
         }
-        let removed = gone.into_iter().filter_map(|id| self.remove(id)).collect();
+        let removed = gone.into_iter().filter_map(|id| self.revoke(id)).collect();
         self.share_slots();
         removed
     }
@@ -126,7 +127,9 @@ impl Clients {
                     .may_reclaim(&client.owner, client.verifier, &client.principal.0);
             return if may { Ok(()) } else { Err(NfsStatus::NoGrace) };
         }
-        if client.reclaim_complete && !self.grace.is_active() {
+        // NFSv4.0 has no RECLAIM_COMPLETE.
+        let is_through = client.reclaim_complete || client.minor_0.is_some();
+        if is_through && !self.grace.is_active() {
             Ok(())
         } else {
             Err(NfsStatus::Grace)

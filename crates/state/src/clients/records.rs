@@ -55,7 +55,10 @@ impl Clients {
 
     /// The client is about to take state. Returns the transaction since which its record says so, if it does.
     pub fn takes_state(&mut self, id: ClientId, now_ms: u64) -> Option<u64> {
+        let grace_over = !self.grace.is_active();
         let client = self.clients.get_mut(&id)?;
+        // What NFSv4.0 has in place of RECLAIM_COMPLETE.
+        client.reclaim_complete |= client.minor_0.is_some() && grace_over;
         client.took_ms = client.took_ms.max(now_ms);
         match client.recorded {
             Recorded::Holds { seq } => Some(seq),

@@ -87,6 +87,7 @@ impl Clients {
         let client = self
             .clients
             .get(&args.client)
+            .filter(|c| c.minor_0.is_none())
             .ok_or(NfsStatus::StaleClientId)?;
         let proves_owner = !client.confirmed || client.bind_enforced;
         if proves_owner && client.principal != *args.principal {
@@ -127,7 +128,7 @@ impl Clients {
     }
 
     /// The new record replaces a confirmed one of the same owner.
-    fn confirm(&mut self, id: ClientId) -> Option<RemovedClient> {
+    pub(super) fn confirm(&mut self, id: ClientId) -> Option<RemovedClient> {
         let client = self.clients.get(&id)?;
         let (owner, verifier, principal) = (
             client.owner.to_vec(),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use nfs4::{ClientId, SessionId, Verifier};
 
 use super::connection_index::Bindings;
+use super::minor_0::{Minor0, Minor0Table};
 use super::record::Principal;
 use crate::{ChannelAttrs, ChannelLimits, Grace, Session};
 
@@ -129,6 +130,8 @@ pub(super) struct Client {
     pub(super) recorded: Recorded,
     /// When it was last about to take state.
     pub(super) took_ms: u64,
+    /// Of a client of NFSv4.0.
+    pub(super) minor_0: Option<Box<Minor0>>,
 }
 
 /// The only slot of the CREATE_SESSION reply cache (RFC 8881 §18.36.4).
@@ -170,6 +173,7 @@ pub struct Clients {
     pub(super) slots_share: u32,
     /// What the slot tables of all sessions hold, or have reserved.
     pub(super) reply_bytes: u64,
+    pub(super) minor_0: Minor0Table,
 }
 
 impl Clients {
@@ -190,6 +194,7 @@ impl Clients {
             bindings: Bindings::default(),
             slots_share: crate::SLOTS_PER_SESSION_MAX,
             reply_bytes: 0,
+            minor_0: Minor0Table::default(),
         }
     }
 
@@ -289,10 +294,11 @@ impl Clients {
 
     /// Whether a request of this client runs in some slot.
     pub(super) fn is_running(&self, client: &Client) -> bool {
-        client.sessions.iter().any(|id| {
+        let in_session = client.sessions.iter().any(|id| {
             self.sessions
                 .get(id)
                 .is_some_and(|s| s.slots.running_count() > 0)
-        })
+        });
+        in_session || client.minor_0.as_ref().is_some_and(|m| m.running_count > 0)
     }
 }

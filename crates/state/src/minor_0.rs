@@ -1,0 +1,69 @@
+//! What NFSv4.0 asks of opens, locks and delegations that NFSv4.1 does not.
+
+use nfs4::{ClientId, NfsStatus, Stateid};
+
+use crate::FileStates;
+use crate::stateid::{Other, StateKind};
+
+impl FileStates {
+    /// Whether a stateid was given by this run of the server.
+    #[must_use]
+    pub fn is_of_this_boot(&self, other: &Other) -> bool {
+        self.source.is_of_this_boot(other)
+    }
+
+    /// Who has an open, a lock state or a delegation.
+    #[must_use]
+    pub fn client_of(&self, other: &Other) -> Option<ClientId> {
+        match StateKind::of(other)? {
+            StateKind::Open => self.opens.by_other(other).map(|o| o.client),
+            StateKind::Lock => self.locks.by_other(other).map(|l| l.client),
+            StateKind::Delegation => self.delegations.by_other(other).map(|(client, _)| client),
+            StateKind::Layout | StateKind::Copy => None,
+        }
+    }
+
+    /// OPEN_CONFIRM (RFC 7530 §16.18): the stateid of the open from now on.
+    ///
+    /// # Errors
+    /// Those of the stateid.
+    pub fn confirm_open(
+        &mut self,
+        stateid: Stateid,
+        client: ClientId,
+        file: u64,
+    ) -> Result<Stateid, NfsStatus> {
+        self.check_not_revoked(stateid, client)?;
+        self.opens.confirm(stateid, client, file)
+    }
+
+    /// Whether a lock-owner has a lock state on the file.
+    #[must_use]
+    pub fn has_lock_state(&self, client: ClientId, owner: &[u8], file: u64) -> bool {
+        self.locks.has_state(client, owner, file)
+    }
+
+    /// RELEASE_LOCKOWNER of an owner with these lock states: they go.
+    ///
+    /// # Errors
+    /// `LocksHeld` when any range of them is locked; nothing is released then.
+    pub fn release_lock_owner(
+        &mut self,
+        client: ClientId,
+        states: &[Other],
+    ) -> Result<(), NfsStatus> {
+        let of_client = |other: &Other| {
+            let state = self.locks.by_other(other)?;
+            (state.client == client).then_some(state)
+        };
+        let holds = |other: &Other| of_client(other).is_some_and(|s| !s.ranges.is_empty());
+        if states.iter().any(holds) {
+            return Err(NfsStatus::LocksHeld);
+        }
+        let released: Vec<_> = states.iter().filter(|o| of_client(o).is_some()).collect();
+        for other in released {
+            self.locks.remove(other);
+        }
+        Ok(())
+    }
+}
