@@ -108,9 +108,13 @@ enum Answer<T> {
 }
 
 impl ClientTable {
-    /// Whether the client has the reply to this request of its, or can never have it any more.
+    /// Whether the client has the reply to this request of its, or can never have it any more. Never of
+    /// [`Origin::UNKNOWN`].
     #[must_use]
     pub fn reply_was_received(&self, origin: &Origin) -> bool {
+        if *origin == Origin::UNKNOWN {
+            return false;
+        }
         let clients = self.lock();
         let session = clients.session(origin.session);
         session.is_none_or(|s| s.slots().has_moved_on(origin.slot, origin.seqid))

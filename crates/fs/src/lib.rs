@@ -100,7 +100,7 @@ pub use offloads::CopyDone;
 pub use placing::place;
 pub use quiesce::{LayoutHold, writes_reported};
 pub use ranges::{Content, Sought, allocate, deallocate, end_of, seek};
-pub use removal::{REMOVALS_COUNTED_MAX, last_close, removals_waiting};
+pub use removal::{REMOVALS_COUNTED_MAX, abandon_open, last_close, removals_waiting};
 pub use restripe::{restripe, restripe_state, restriping, shape_of};
 pub use restripes::{RestripeState, Shape};
 pub use size_recovery::{ready, stamps, until_ready};

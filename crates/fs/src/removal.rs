@@ -14,8 +14,8 @@ use cluster::DsError;
 use control::{BATCH_MAX, RemoveItem};
 use layout::Epoch;
 use namespace::{Cred, FileId, Inode, NsError, Op, PAGE_MAX, Removal, RemovalAck};
-use nfs4::NfsStatus;
-use state::IoModes;
+use nfs4::{ClientId, NfsStatus};
+use state::{IoModes, Other};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -73,6 +73,13 @@ pub fn last_close(fs: &Fs, actor: &mut Actor, file: FileId) -> Result<(), NfsSta
         forget_layouts(fs, file);
     }
     Ok(())
+}
+
+/// Closes an open of NFSv4.0 that its client never confirmed. Nothing was locked under it.
+pub fn abandon_open(fs: &Fs, client: ClientId, open: &Other) {
+    if let Some(file) = fs.state().abandon_open(client, open) {
+        discard_if_unused(fs, FileId(file));
+    }
 }
 
 /// Ends the life of a file without names that nobody has open.

@@ -2,7 +2,7 @@
 
 use fs::Actor;
 use meta::Seq;
-use server::SessionContext;
+use nfs4::ClientId;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -25,9 +25,8 @@ impl DerefMut for MdsActor {
 }
 
 impl server::Actor for MdsActor {
-    fn enter(&mut self, session: &SessionContext) {
-        let owner = Arc::clone(&session.owner);
-        self.0.enter(session.client, owner);
+    fn enter(&mut self, client: ClientId, owner: &Arc<[u8]>) {
+        self.0.enter(client, Arc::clone(owner));
     }
 
     fn observe(&mut self, seq: u64) {

@@ -100,6 +100,17 @@ const MINOR_2_ONLY: Bitmap = Bitmap::of(&[
     attr::OPEN_ARGUMENTS,
 ]);
 
+/// Attributes that NFSv4.0 does not have (RFC 7530 §5.6, §5.7).
+const MINOR_1_ONLY: Bitmap = Bitmap::of(&[
+    attr::DACL,
+    attr::FS_LAYOUT_TYPES,
+    attr::LAYOUT_TYPES,
+    attr::LAYOUT_BLKSIZE,
+    attr::MDSTHRESHOLD,
+    attr::SUPPATTR_EXCLCREAT,
+    attr::FS_CHARSET_CAP,
+]);
+
 /// The times that only the holder of a delegation sets (RFC 9754 §5).
 pub(crate) const DELEGATED_TIMES: Bitmap =
     Bitmap::of(&[attr::TIME_DELEG_ACCESS, attr::TIME_DELEG_MODIFY]);
@@ -153,10 +164,12 @@ const SETTABLE_EXCLUSIVE: Bitmap = SETTABLE;
 
 /// The attributes of this minor version.
 pub(crate) fn supported(minor_version: u32) -> Bitmap {
-    if minor_version >= 2 {
-        SUPPORTED
-    } else {
-        SUPPORTED.difference(&MINOR_2_ONLY)
+    match minor_version {
+        0 => SUPPORTED
+            .difference(&MINOR_2_ONLY)
+            .difference(&MINOR_1_ONLY),
+        1 => SUPPORTED.difference(&MINOR_2_ONLY),
+        _ => SUPPORTED,
     }
 }
 

@@ -45,6 +45,8 @@ pub struct MdsConfig {
     pub delegations: Option<DelegationLimits>,
     /// Whether clients that ask keep the times of files that they make and hold (RFC 9754 §5).
     pub delegates_times: bool,
+    /// Whether NFSv4.0 is served.
+    pub serves_minor_0: bool,
 }
 
 /// The metadata server.
@@ -53,6 +55,7 @@ pub struct Mds {
     pub(crate) identity: ServerIdentity,
     pub(crate) exports: Exports,
     pub(crate) identities: Identities,
+    pub(crate) serves_minor_0: bool,
 }
 
 impl Mds {
@@ -103,6 +106,7 @@ impl Mds {
             identity,
             exports: config.exports,
             identities: Identities::new(config.identities),
+            serves_minor_0: config.serves_minor_0,
         };
         Ok(Nfsd::new(mds, clients))
     }

@@ -12,7 +12,7 @@ use nfs4::{ClientId, FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter, Sessio
 use rpc::AuthStat;
 use server::exports::Atime;
 use server::{Role, ServerIdentity, User};
-use state::{RemovedClient, SlotOf};
+use state::{Other, RemovedClient, SlotOf};
 use std::net::{IpAddr, Ipv4Addr};
 use transport::ConnHandle;
 
@@ -93,6 +93,26 @@ impl Role for Mds {
             return 0;
         }
         self.fs.state().revoked_flags(client)
+    }
+
+    fn serves_minor_0(&self) -> bool {
+        self.serves_minor_0
+    }
+
+    fn client_of(&self, state: &Other) -> Result<ClientId, NfsStatus> {
+        let states = self.fs.state();
+        if !states.is_of_this_boot(state) {
+            return Err(NfsStatus::StaleStateid);
+        }
+        states.client_of(state).ok_or(NfsStatus::BadStateid)
+    }
+
+    fn abandon_open(&self, client: ClientId, open: &Other) {
+        fs::abandon_open(&self.fs, client, open);
+    }
+
+    fn release_lock_owner(&self, client: ClientId, states: &[Other]) -> Result<(), NfsStatus> {
+        self.fs.state().release_lock_owner(client, states)
     }
 
     fn persists(&self) -> bool {

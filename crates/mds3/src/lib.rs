@@ -17,7 +17,6 @@ mod nlm;
 mod once;
 mod ops;
 mod program;
-mod replies;
 mod results;
 mod status;
 

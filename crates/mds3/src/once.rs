@@ -1,8 +1,7 @@
 //! Calls that must not be done twice: their retries get the first answer.
 
-use crate::replies::{CallKey, Heard, Replies};
 use rpc::AcceptError;
-use rpc_service::{Call, RunningCall, Seal, replay};
+use rpc_service::{Call, CallKey, Heard, Replies, RunningCall, Seal, replay};
 use std::future::Future;
 use std::sync::Arc;
 use transport::Message;

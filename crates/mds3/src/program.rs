@@ -6,12 +6,12 @@
 use crate::cx::Cx;
 use crate::once::{Executed, once};
 use crate::ops;
-use crate::replies::Replies;
+
 use mds::Mds;
 use nfs3::Proc;
 use nfs4::ClientId;
 use rpc::{AcceptError, Credential, Rejection};
-use rpc_service::{Call, Program, Seal};
+use rpc_service::{Call, Program, Replies, Seal};
 use server::{Nfsd, Role, User};
 use std::ops::RangeInclusive;
 use std::sync::Arc;

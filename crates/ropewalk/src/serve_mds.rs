@@ -251,6 +251,7 @@ async fn open_mds(
         limits: NamespaceLimits::default(),
         delegations: config.delegations.then(DelegationLimits::default),
         delegates_times: config.delegated_times,
+        serves_minor_0: config.nfs40,
         data: DataConfig {
             stripe_unit_bytes: u32::try_from(unit)
                 .map_err(|_| failed("`stripe_unit` is too large"))?,

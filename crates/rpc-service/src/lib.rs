@@ -8,8 +8,10 @@
 //! May call: `rpc`, `transport`. May not call: any program.
 #![forbid(unsafe_code)]
 
+mod kept_calls;
 mod replies;
 
+pub use kept_calls::{CallKey, Heard, REPLIES_MAX, Replies};
 pub use replies::{ReplyCache, RunningCall, replay};
 
 use bytes::Bytes;

@@ -50,8 +50,8 @@ impl SessionContext {
 
 /// Whom the operations of a COMPOUND act for, and what they have seen.
 pub trait Actor: Send + Sync {
-    /// SEQUENCE has named the session that the COMPOUND runs in.
-    fn enter(&mut self, session: &SessionContext);
+    /// SEQUENCE has named the session that the COMPOUND runs in, or an operation of NFSv4.0 its client. `owner` is the client's name.
+    fn enter(&mut self, client: ClientId, owner: &Arc<[u8]>);
 
     /// A result depends on transaction `seq`, in the role's own numbering.
     fn observe(&mut self, seq: u64);
@@ -59,7 +59,7 @@ pub trait Actor: Send + Sync {
 
 /// An actor of a role that tells its clients apart by nothing but their sessions, and has no transactions.
 impl Actor for () {
-    fn enter(&mut self, _session: &SessionContext) {}
+    fn enter(&mut self, _client: ClientId, _owner: &Arc<[u8]>) {}
 
     fn observe(&mut self, _seq: u64) {}
 }

@@ -11,6 +11,7 @@
 
 use crate::actor::{Actor, SessionContext};
 use crate::kept::{Keeper, Persist};
+use crate::minor_0::{Minor0Context, REPLY_BYTES_MAX};
 use crate::tables::ERROR_RESULT_BYTES;
 use crate::user::User;
 use bytes::Bytes;
@@ -33,10 +34,12 @@ pub struct Compound<'r, A: Actor> {
     pub actor: A,
     /// The identity as sent.
     pub user: User,
-    /// 1 or 2.
+    /// 0, 1 or 2.
     pub minor_version: u32,
     /// The session; `None` for the operations that stand alone.
     pub session: Option<SessionContext>,
+    /// Of NFSv4.0, which has no sessions.
+    pub minor_0: Option<Minor0Context>,
     /// Current file handle.
     pub current_fh: Option<FileHandle>,
     /// Saved file handle.
@@ -68,6 +71,7 @@ impl<'r, A: Actor> Compound<'r, A> {
             user,
             minor_version,
             session: None,
+            minor_0: None,
             current_fh: None,
             saved_fh: None,
             current_stateid: None,
@@ -157,11 +161,14 @@ impl<'r, A: Actor> Compound<'r, A> {
         }
     }
 
-    /// The session's client.
+    /// The session's client; in NFSv4.0 the one that was named last, or [`crate::NOBODY`].
     ///
     /// # Errors
     /// `OpNotInSession`.
     pub fn client(&self) -> Result<ClientId, NfsStatus> {
+        if let Some(minor_0) = &self.minor_0 {
+            return Ok(minor_0.client);
+        }
         self.session
             .as_ref()
             .map(|s| s.client)
@@ -170,7 +177,7 @@ impl<'r, A: Actor> Compound<'r, A> {
 
     /// SEQUENCE has named the session.
     pub(crate) fn enter(&mut self, session: SessionContext) {
-        self.actor.enter(&session);
+        self.actor.enter(session.client, &session.owner);
         self.session = Some(session);
     }
 
@@ -205,13 +212,26 @@ impl<'r, A: Actor> Compound<'r, A> {
         let max = self
             .session
             .as_ref()
-            .map_or(usize::MAX, |s| s.response_bytes_max as usize);
+            .map_or(self.minor_0_bytes_max(), |s| s.response_bytes_max as usize);
         max.saturating_sub(wire_len)
             .saturating_sub(ERROR_RESULT_BYTES)
     }
 
+    /// Largest reply outside of sessions.
+    fn minor_0_bytes_max(&self) -> usize {
+        self.minor_0.map_or(usize::MAX, |_| REPLY_BYTES_MAX)
+    }
+
+    /// The whole request.
+    pub(crate) fn record(&self) -> &'r Bytes {
+        self.record
+    }
+
     /// Judges the size of a reply of `wire_len` bytes.
     pub(crate) fn check_size(&self, wire_len: usize) -> Result<(), NfsStatus> {
+        if wire_len > self.minor_0_bytes_max() {
+            return Err(NfsStatus::RepTooBig);
+        }
         self.session
             .as_ref()
             .map_or(Ok(()), |s| s.check_size(wire_len))

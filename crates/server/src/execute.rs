@@ -12,6 +12,7 @@
 //! retries and finds whatever survived.
 
 use crate::kept::{Kept, Persist};
+use crate::minor_0::Request;
 use crate::slot::{RunningSlot, Slots};
 use crate::tables::{ERROR_RESULT_BYTES, effect_bytes, is_engine_op, is_read_only};
 use crate::user::User;
@@ -59,13 +60,24 @@ impl<R: Role> Nfsd<R> {
         seal.begin(&mut e, xid);
         let header_bytes = e.len();
         let mut reply = ReplyWriter::new(e, header.tag.0);
-        if !(1..=2).contains(&header.minorversion) {
+        let first = u32::from(!self.role().serves_minor_0());
+        if !(first..=2).contains(&header.minorversion) {
             return Some(reply.finish(NfsStatus::MinorVersMismatch).into());
         }
         if !is_text(header.tag.0) {
             return Some(reply.finish(NfsStatus::Inval).into());
         }
         let mut cx = Compound::new(conn, record, actor, user, header.minorversion);
+        if header.minorversion == 0 {
+            let request = Request {
+                xid,
+                ops: OpReader::new(d, header.ops_count),
+                ops_count: header.ops_count,
+                seal,
+                header_bytes,
+            };
+            return Box::pin(self.compound_0(cx, request, reply)).await;
+        }
         let mut walk = Walk {
             ops: OpReader::new(d, header.ops_count),
             ops_count: header.ops_count,
@@ -273,8 +285,12 @@ impl<R: Role> Nfsd<R> {
             return Some(Err(NfsStatus::BadXdr));
         };
         let known = OpNum::from_u32(raw).filter(|op| {
-            *op != OpNum::Illegal
-                && (cx.minor_version >= 2 || *op as u32 <= OpNum::ReclaimComplete as u32)
+            let last = match cx.minor_version {
+                0 => OpNum::ReleaseLockOwner as u32,
+                1 => OpNum::ReclaimComplete as u32,
+                _ => u32::MAX,
+            };
+            *op != OpNum::Illegal && *op as u32 <= last
         });
         let Some(op) = known else {
             reply.illegal();

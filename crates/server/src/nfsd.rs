@@ -3,6 +3,7 @@
 //! # Ownership
 //! The client table is shared with the role. A role must not lock it while it holds a lock that [`Role::has_state`] takes.
 
+use crate::minor_0::Minor0;
 use crate::user::User;
 use crate::{Counters, Role};
 use bytes::Bytes;
@@ -17,11 +18,12 @@ use xdr::{Decoder, Encoder};
 const PROC_NULL: u32 = 0;
 const PROC_COMPOUND: u32 = 1;
 
-/// The NFSv4.1 and 4.2 service of one server.
+/// The NFSv4 service of one server.
 pub struct Nfsd<R: Role> {
     role: R,
     clients: Arc<ClientTable>,
     counters: Counters,
+    minor_0: Minor0,
 }
 
 impl<R: Role> Nfsd<R> {
@@ -31,6 +33,7 @@ impl<R: Role> Nfsd<R> {
             role,
             clients,
             counters: Counters::default(),
+            minor_0: Minor0::default(),
         })
     }
 
@@ -44,6 +47,11 @@ impl<R: Role> Nfsd<R> {
         &self.clients
     }
 
+    /// What it has for NFSv4.0.
+    pub(crate) fn minor_0(&self) -> &Minor0 {
+        &self.minor_0
+    }
+
     /// What it counts.
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -55,6 +63,9 @@ impl<R: Role> Nfsd<R> {
         let gone = (self.clients.lock()).expire(now_ms, |c| self.role.has_state(c));
         for removed in gone {
             self.role.client_removed(removed).await;
+        }
+        if self.role.serves_minor_0() {
+            self.expire_0().await;
         }
     }
 

@@ -6,7 +6,7 @@ use crate::compound::Compound;
 use crate::user::User;
 use nfs4::{FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter, SessionId};
 use rpc::AuthStat;
-use state::{RemovedClient, SlotOf};
+use state::{Other, RemovedClient, SlotOf};
 use std::future::Future;
 use std::net::IpAddr;
 use transport::ConnHandle;
@@ -76,6 +76,34 @@ pub trait Role: Send + Sync + Sized + 'static {
     /// `SEQ_STATUS_*` flags of revoked state and changed devices that the client must hear of.
     fn sequence_flags(&self, _client: nfs4::ClientId) -> u32 {
         0
+    }
+
+    /// Whether it serves NFSv4.0. The following three are for that.
+    fn serves_minor_0(&self) -> bool {
+        false
+    }
+
+    /// The client that has an open, a lock state or a delegation.
+    ///
+    /// # Errors
+    /// `StaleStateid` for one of an earlier run; `BadStateid` for what nobody has.
+    fn client_of(&self, _state: &Other) -> Result<nfs4::ClientId, NfsStatus> {
+        Err(NfsStatus::BadStateid)
+    }
+
+    /// Closes an open whose client never confirmed it (RFC 7530 §9.1.11).
+    fn abandon_open(&self, _client: nfs4::ClientId, _open: &Other) {}
+
+    /// Ends the lock states of a lock-owner (RFC 7530 §16.37).
+    ///
+    /// # Errors
+    /// `LocksHeld`.
+    fn release_lock_owner(
+        &self,
+        _client: nfs4::ClientId,
+        _states: &[Other],
+    ) -> Result<(), NfsStatus> {
+        Ok(())
     }
 
     /// Whether sessions may be persistent: the role then keeps what [`crate::Keeper::kept`] gives it, in the same transaction as

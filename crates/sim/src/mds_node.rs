@@ -136,6 +136,7 @@ impl MdsNode {
         MdsConfig {
             delegations: Some(DelegationLimits::default()),
             delegates_times: true,
+            serves_minor_0: true,
             store: self.store.clone(),
             exports: Exports::loopback(Squash::None),
             identities: mds::identities::IdentityConfig::default(),

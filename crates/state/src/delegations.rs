@@ -65,6 +65,15 @@ pub struct Origin {
     pub seqid: u32,
 }
 
+impl Origin {
+    /// A request outside of sessions: nobody can say whether its client has the reply.
+    pub const UNKNOWN: Self = Self {
+        session: SessionId { bytes: [0; 16] },
+        slot: 0,
+        seqid: 0,
+    };
+}
+
 /// A slot of a session: where the reply of its newest request is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotOf {

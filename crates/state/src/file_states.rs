@@ -193,7 +193,7 @@ impl FileStates {
     }
 
     /// Ends an open and the locks under it; whether any range was locked.
-    fn end_open(&mut self, open: &Other) -> bool {
+    pub(crate) fn end_open(&mut self, open: &Other) -> bool {
         let mut unlocked = false;
         for other in self.locks.of_open(open) {
             let state = self.locks.remove(&other);

@@ -37,6 +37,13 @@ impl FileStates {
         self.opens.confirm(stateid, client, file)
     }
 
+    /// Closes an open that its client never confirmed. Answers the file when nobody else has it open.
+    pub fn abandon_open(&mut self, client: ClientId, open: &Other) -> Option<u64> {
+        let file = (self.opens.by_other(open).filter(|o| o.client == client))?.file;
+        self.end_open(open);
+        (self.open_count(file) == 0).then_some(file)
+    }
+
     /// Whether a lock-owner has a lock state on the file.
     #[must_use]
     pub fn has_lock_state(&self, client: ClientId, owner: &[u8], file: u64) -> bool {

@@ -48,6 +48,11 @@ async fn grant(mds: &Mds, cx: &mut Cx<'_>, args: &LockArgs<'_>) -> Result<LockOu
             match &args.locker {
                 Locker::New(new) => {
                     let open = cx.resolve(new.open_stateid)?;
+                    // A second first lock (RFC 7530 §16.10.5).
+                    let owner = new.lock_owner.owner.0;
+                    if cx.minor_0.is_some() && state.has_lock_state(client, owner, file.0) {
+                        return Err(NfsStatus::BadSeqid);
+                    }
                     state.lock_by_open(open, client, new.lock_owner.owner.0, file.0, wanted)?
                 }
                 Locker::Exist(exist) => {

@@ -28,6 +28,7 @@ mod listxattrs;
 mod lock;
 mod lookup;
 mod open;
+mod open_confirm;
 mod open_delegation;
 mod open_downgrade;
 mod read;
@@ -162,6 +163,9 @@ pub(crate) async fn perform<'r>(
         OpNum::OffloadCancel => run!(reply, ops, cx, |a| copy::offload_cancel(mds, cx, a).await),
         OpNum::OffloadStatus => run!(reply, ops, cx, |a| copy::offload_status(mds, cx, a)),
         OpNum::Open => run!(reply, ops, cx, |a| open::open(mds, cx, &a).await),
+        OpNum::OpenConfirm if cx.minor_version == 0 => {
+            run!(reply, ops, cx, |a| open_confirm::open_confirm(mds, cx, a))
+        }
         OpNum::OpenDowngrade => {
             run!(reply, ops, cx, |a| open_downgrade::open_downgrade(
                 mds, cx, a

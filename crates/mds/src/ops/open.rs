@@ -16,7 +16,7 @@ use fs::{Clearing, Excluded};
 use namespace::{Created, EXECUTE, Existing, How, Inode, READ, SetAttr, WRITE};
 use nfs4::attr::Attrs;
 use nfs4::ops::{
-    ClaimDelegateCur, CreateHow, Delegation, OPEN_RESULT_LOCKTYPE_POSIX,
+    ClaimDelegateCur, CreateHow, Delegation, OPEN_RESULT_CONFIRM, OPEN_RESULT_LOCKTYPE_POSIX,
     OPEN_RESULT_MAY_NOTIFY_LOCK, OPEN_RESULT_NO_OPEN_STATEID, OPEN_RESULT_PRESERVE_UNLINKED,
     OpenArgs, OpenClaim, OpenHow, OpenRes, SHARE_ACCESS_BOTH, SHARE_ACCESS_READ,
     SHARE_ACCESS_WRITE, SHARE_DENY_BOTH, SHARE_WANT_DELEG_MASK, SHARE_WANT_DELEG_TIMESTAMPS,
@@ -79,6 +79,9 @@ pub(super) async fn open(
     };
     cx.current_stateid = Some(held.unwrap_or(opened.stateid));
     let mut res = result(&found, opened.stateid, delegation);
+    if let Some(minor_0) = &cx.minor_0 {
+        res.rflags = rflags_0(minor_0.must_confirm);
+    }
     if held.is_some() {
         res.stateid = Stateid::default();
         res.rflags |= OPEN_RESULT_NO_OPEN_STATEID;
@@ -124,6 +127,12 @@ fn result(found: &Found, stateid: Stateid, delegation: Delegation) -> OpenRes {
         attrset: found.attrset,
         delegation,
     }
+}
+
+/// The flags that NFSv4.0 has (RFC 7530 §16.16.3).
+fn rflags_0(must_confirm: bool) -> u32 {
+    let confirm = if must_confirm { OPEN_RESULT_CONFIRM } else { 0 };
+    OPEN_RESULT_LOCKTYPE_POSIX | confirm
 }
 
 /// What follows the share: the file is still there, is cut if that is asked, and may be delegated.

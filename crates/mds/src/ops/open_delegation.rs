@@ -9,6 +9,7 @@ use nfs4::ops::{
     SHARE_WANT_NO_DELEG, SHARE_WANT_NO_PREFERENCE, SpaceLimit, WhyNoDelegation, WriteDelegation,
 };
 use nfs4::{Ace, ClientId, NfsStatus, Owner, Stateid};
+use server::SessionContext;
 use state::{DelegationGranted, DelegationKind, DelegationWanted, NoDelegation, Origin, Share};
 
 /// What a client may modify and keep to itself when it closes a file: nothing. No room can be promised on data servers that
@@ -35,6 +36,10 @@ pub(super) fn offer(
     inode: &Inode,
     asked: Asked,
 ) -> Result<Delegation, NfsStatus> {
+    // Nobody may have to take it back when the open is not confirmed (RFC 7530 §9.1.11).
+    if cx.minor_0.is_some_and(|m| m.must_confirm) {
+        return Ok(Delegation::None);
+    }
     let why = match asked.want {
         SHARE_WANT_NO_DELEG => WhyNoDelegation::NotWanted,
         SHARE_WANT_CANCEL => WhyNoDelegation::Cancelled,
@@ -72,10 +77,11 @@ fn try_offer(mds: &Mds, cx: &Cx<'_>, inode: &Inode, asked: Asked) -> Result<Offe
 }
 
 fn wanted(cx: &Cx<'_>, inode: &Inode, asked: Asked) -> Result<DelegationWanted, NfsStatus> {
-    let session = cx.session.as_ref().ok_or(NfsStatus::OpNotInSession)?;
-    let origin: Origin = session.origin();
+    let session = cx.session.as_ref();
+    // Nothing tells when a client of NFSv4.0 has its reply.
+    let origin = session.map_or(Origin::UNKNOWN, SessionContext::origin);
     Ok(DelegationWanted {
-        client: session.client,
+        client: cx.client()?,
         file: inode.id.0,
         access: asked.access,
         origin,

@@ -9,11 +9,11 @@ use super::host::HostName;
 use super::host_calls::{HostCalls, Procedure};
 use super::{cancel, free_all, granted, lock, restart, share, test, unlock};
 use crate::once::{Executed, once};
-use crate::replies::Replies;
+
 use mds::Mds;
 use nlm::{Netobj, Nlm4Res, Nlm4ShareRes, Nlm4Stats, NlmCall, NlmProc, PROGRAM, VERSION};
 use rpc::{AcceptError, Credential, Rejection};
-use rpc_service::{Call, Program, Seal};
+use rpc_service::{Call, Program, Replies, Seal};
 use server::{Nfsd, Role, User};
 use std::ops::RangeInclusive;
 use std::sync::Arc;

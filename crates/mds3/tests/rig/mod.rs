@@ -71,6 +71,7 @@ impl Rig {
         let config = MdsConfig {
             delegations: None,
             delegates_times: false,
+            serves_minor_0: false,
             store,
             exports: Exports::loopback(Squash::None),
             identities: IdentityConfig::default(),

@@ -137,6 +137,9 @@ pub(crate) struct MdsConfig {
     /// Whether NFSv3 is served as well, with MOUNT and locks (NLM) on the same port.
     #[serde(default)]
     pub nfs3: bool,
+    /// Whether NFSv4.0 is served beside NFSv4.1 and NFSv4.2, without layouts.
+    #[serde(default = "default_nfs40")]
+    pub nfs40: bool,
     /// Whether NFSv3, MOUNT and NLM are registered with this machine's rpcbind.
     #[serde(default)]
     pub register_rpcbind: bool,
@@ -196,6 +199,10 @@ fn default_stripe_unit() -> ByteSize {
 
 fn default_mds_threshold() -> ByteSize {
     ByteSize::kib(32)
+}
+
+fn default_nfs40() -> bool {
+    true
 }
 
 fn default_inline_max() -> ByteSize {
@@ -327,6 +334,7 @@ impl MdsConfig {
             metrics_listen: Vec::new(),
             exports: Vec::new(),
             nfs3: false,
+            nfs40: default_nfs40(),
             register_rpcbind: false,
             manage_gids: false,
             domain: None,

@@ -174,6 +174,7 @@ impl Rig {
         let config = MdsConfig {
             delegations: Some(delegations),
             delegates_times: true,
+            serves_minor_0: true,
             store: store.clone(),
             exports,
             identities,

@@ -1,33 +1,35 @@
-//! Replies of NFSv3 that are kept, so that a retry does not do again what has been done.
+//! Replies that are kept where there are no sessions, so that a retry does not do again what has been done.
 //!
-//! Version 3 has no sessions. A client that hears no answer sends its call again, with the same transaction id, often over
-//! another connection (RFC 1813 §4.5). A call is named by the address of its client, its transaction id and a sum of the whole
+//! NFSv3 and NFSv4.0 have none. A client that hears no answer sends its call again, with the same transaction id, often over
+//! another connection (RFC 1813 §4.5, RFC 7530 §3.1.1). A call is named by the address of its client, its transaction id and a sum of the whole
 //! record. So another call that happens to have the id is none of its retries.
 //!
 //! # Ownership
 //! [`Replies`] has the last [`REPLIES_MAX`] calls that are not idempotent. It forgets with the process.
 
+use crate::ReplyCache;
 use parking_lot::Mutex;
-use rpc_service::ReplyCache;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Calls that are remembered. A thousand clients with eight calls under way each have their last ones in it.
-pub(crate) const REPLIES_MAX: usize = 8192;
+pub const REPLIES_MAX: usize = 8192;
 
 /// What names a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct CallKey {
-    /// `None` within the process.
-    pub(crate) client: Option<IpAddr>,
-    pub(crate) xid: u32,
-    pub(crate) sum: u64,
+pub struct CallKey {
+    /// Where it comes from; `None` within the process.
+    pub client: Option<IpAddr>,
+    /// Its transaction id.
+    pub xid: u32,
+    /// A sum of the whole record.
+    pub sum: u64,
 }
 
 /// What is known of a call that was heard before.
 #[derive(Debug, Clone)]
-pub(crate) enum Heard {
+pub enum Heard {
     /// It runs.
     Running,
     /// This was its result; `None` when nobody knows how far it came.
@@ -43,11 +45,11 @@ struct Kept {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Replies(Mutex<Kept>);
+pub struct Replies(Mutex<Kept>);
 
 impl Replies {
     /// A call arrives. What is known of it, or `None` if it is new and runs from now on.
-    pub(crate) fn hear(&self, key: CallKey) -> Option<Heard> {
+    pub fn hear(&self, key: CallKey) -> Option<Heard> {
         let mut kept = self.0.lock();
         if let Some(heard) = kept.calls.get(&key) {
             return Some(heard.clone());
