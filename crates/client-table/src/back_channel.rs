@@ -124,6 +124,10 @@ impl ClientTable {
     #[must_use]
     pub fn can_call_back(&self, client: ClientId) -> bool {
         let clients = self.lock();
+        if clients.is_minor_0(client) {
+            drop(clients);
+            return self.can_dial(client);
+        }
         let mut sessions = clients.sessions_of(client).iter();
         sessions.any(|id| {
             clients.session(*id).is_some_and(|session| {

@@ -5,6 +5,7 @@ use crate::back_channel::SessionPath;
 use crate::callback_path::{
     BuildCallback, CALLBACK_MS_MAX, CallbackError, TakeResult, deliver, status_only,
 };
+use crate::dialed::DialedPath;
 use nfs4::{CbCompoundBuilder, ClientId};
 use state::Origin;
 use std::sync::Arc;
@@ -37,6 +38,13 @@ impl ClientTable {
         build: BuildCallback<'_>,
         take: TakeResult<T>,
     ) -> Result<T, CallbackError> {
+        if self.lock().is_minor_0(client) {
+            let path = DialedPath {
+                table: self,
+                client,
+            };
+            return deliver(&path, CALLBACK_MS_MAX, build, take).await;
+        }
         let path = SessionPath::any(self, client).about(origin);
         deliver(&path, CALLBACK_MS_MAX, build, take).await
     }
@@ -57,6 +65,13 @@ impl ClientTable {
         let table = Arc::clone(self);
         let begin_ms = wait_ms.min(CALLBACK_MS_MAX);
         let call = tokio::spawn(async move {
+            if table.lock().is_minor_0(client) {
+                let path = DialedPath {
+                    table: &table,
+                    client,
+                };
+                return deliver(&path, begin_ms, &build, take).await;
+            }
             let path = SessionPath::any(&table, client);
             deliver(&path, begin_ms, &build, take).await
         });

@@ -1,7 +1,7 @@
 //! Ways of callbacks to a client, and the tries that they share.
 //!
 //! How a call gets to its client is the matter of a [`CallbackPath`]. NFSv4.1 has the back channels of the client's sessions
-//! (`back_channel`). NFSv4.0 has a connection that the server makes (RFC 7530 §16.33), without slots. Both try again in
+//! (`back_channel`). NFSv4.0 has a connection that the server makes (`dialed`), without slots. Both try again in
 //! the same way.
 //!
 //! # Ordering
@@ -148,6 +148,11 @@ pub fn begin_cb_compound(
     minor_version: u32,
     security: &CallbackSecurity,
 ) -> CbCompoundBuilder {
+    CbCompoundBuilder::new(begin_call(program, security), b"", minor_version)
+}
+
+/// The RPC header of a `CB_COMPOUND`.
+pub(crate) fn begin_call(program: u32, security: &CallbackSecurity) -> Encoder {
     let body = match security {
         CallbackSecurity::None => None,
         CallbackSecurity::Sys {
@@ -183,7 +188,7 @@ pub fn begin_cb_compound(
         verifier: OpaqueAuth::NONE,
     };
     xdr::Encode::encode(&start, &mut e);
-    CbCompoundBuilder::new(e, b"", minor_version)
+    e
 }
 
 /// The result of an operation, for its caller.

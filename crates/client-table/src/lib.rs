@@ -11,6 +11,7 @@
 mod back_channel;
 mod callback;
 mod callback_path;
+mod dialed;
 mod probe;
 mod slot_recall;
 mod table;

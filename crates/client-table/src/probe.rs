@@ -38,6 +38,15 @@ impl ClientTable {
     }
 }
 
+/// Whether the client's program answers on a connection.
+pub(crate) async fn answers(conn: &ConnHandle, program: u32, limit: Duration) -> bool {
+    let record = conn.call(null_call(program), limit).await;
+    record.is_ok_and(|record| {
+        let header = ReplyHeader::decode(&mut Decoder::new(&record));
+        header.is_ok_and(|h| matches!(h.verdict, ReplyVerdict::Success { .. }))
+    })
+}
+
 /// The transport fills in the transaction id.
 fn null_call(program: u32) -> Message {
     let mut e = Encoder::new();

@@ -8,18 +8,19 @@
 //! # Ordering
 //! A connection is known before its first call and forgotten after its last one was read. Requests may outlive it.
 
-use nfs4::Verifier;
+use crate::dialed::Dialed;
+use nfs4::{ClientId, Verifier};
 use parking_lot::{Mutex, MutexGuard};
 use state::{ClashSeen, Clients, NameClash, NameClashes};
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use transport::ConnHandle;
+use transport::{ConnHandle, Connector};
 
 /// CB_NULLs under way at one time; sessions made meanwhile are not probed.
-const PROBES_MAX: usize = 256;
+pub(crate) const PROBES_MAX: usize = 256;
 
 /// A source of random 64-bit values.
 pub type RandomU64 = Box<dyn Fn() -> u64 + Send + Sync>;
@@ -36,23 +37,32 @@ pub struct ClientTable {
     pub(crate) credits_short: Mutex<BTreeSet<u64>>,
     /// One permit for each CB_NULL under way.
     pub(crate) probes: Arc<Semaphore>,
+    /// Connections to clients of NFSv4.0; at most one for each.
+    pub(crate) dialed: Mutex<HashMap<ClientId, Dialed>>,
+    /// What makes them.
+    pub(crate) connector: OnceLock<Arc<dyn Connector>>,
     name_clashes: Mutex<NameClashes>,
     random: RandomU64,
     started: Instant,
+    /// For tasks that work on it.
+    pub(crate) me: Weak<Self>,
 }
 
 impl ClientTable {
     /// A table with the limits and the grace period of `clients`. `random` makes session ids.
     #[must_use]
     pub fn new(clients: Clients, random: RandomU64) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new_cyclic(|me| Self {
             clients: Mutex::new(clients),
             connections: Mutex::default(),
             credits_short: Mutex::default(),
             probes: Arc::new(Semaphore::new(PROBES_MAX)),
+            dialed: Mutex::default(),
+            connector: OnceLock::new(),
             name_clashes: Mutex::default(),
             random,
             started: Instant::now(),
+            me: Weak::clone(me),
         })
     }
 

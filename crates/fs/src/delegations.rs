@@ -254,6 +254,10 @@ pub(crate) fn tick(fs: &Arc<Fs>) {
     }
     let crowded = fs.state().delegations.crowded(now_ms);
     for any in crowded {
+        // NFSv4.0 has no CB_RECALL_ANY.
+        if fs.clients.lock().is_minor_0(any.client) {
+            continue;
+        }
         let clients = Arc::clone(&fs.clients);
         tokio::spawn(async move {
             let build = move |b: &mut nfs4::CbCompoundBuilder| {

@@ -423,6 +423,10 @@ pub(crate) fn checked(
     if !fattr.mask.difference(settable).is_empty() {
         return Err(NfsStatus::Inval);
     }
+    let is_empty = |owner: &Option<Owner>| owner.as_ref().is_some_and(|o| o.0.is_empty());
+    if minor_version == 0 && (is_empty(&attrs.owner) || is_empty(&attrs.owner_group)) {
+        return Err(NfsStatus::Inval);
+    }
     if attrs.mode.is_some() && attrs.mode_umask.is_some() {
         return Err(NfsStatus::Inval);
     }

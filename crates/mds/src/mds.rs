@@ -84,6 +84,7 @@ impl Mds {
         };
         let clients = Clients::new(limits, ns.boot(), Grace::begin(records, 0, lease_ms));
         let clients = ClientTable::new(clients, Box::new(move || random()));
+        clients.dials_by(Arc::clone(&config.data.connector));
         let identity = ServerIdentity {
             major_id: format!("ropewalk-mds-{:016x}", ns.cluster_id()),
             role_flag: EXCHGID_USE_PNFS_MDS,

@@ -107,6 +107,10 @@ impl Role for Mds {
         states.client_of(state).ok_or(NfsStatus::BadStateid)
     }
 
+    fn holds_delegations(&self, client: ClientId) -> bool {
+        self.fs.state().has_delegations(client)
+    }
+
     fn abandon_open(&self, client: ClientId, open: &Other) {
         fs::abandon_open(&self.fs, client, open);
     }

@@ -16,6 +16,8 @@ pub const NAME_BYTES_MAX: u32 = 255;
 pub const LINK_BYTES_MAX: u32 = 4096;
 /// Most words of a bitmap that a decoder keeps; further words must be within this bound too.
 pub const BITMAP_WORDS_MAX: u32 = 8;
+/// Most words of a question for attributes; those beyond [`BITMAP_WORDS_MAX`] are not kept.
+const ASKED_WORDS_MAX: u32 = 64;
 
 xdr::xdr_struct! {
     /// `stateid4`: names open, lock, delegation or layout state (RFC 8881 §8.2).
@@ -207,6 +209,23 @@ impl Bitmap {
             *word &= *word - 1;
             Some(at * 32 + bit)
         })
+    }
+}
+
+impl Bitmap {
+    /// Decodes a question for attributes: those beyond what is kept nobody here has, so they are read over (RFC 7530 §16.7.4).
+    ///
+    /// # Errors
+    /// The bitmap is malformed, or longer than 64 words.
+    pub fn decode_asked(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        let mut out = Self::EMPTY;
+        for i in 0..d.len(ASKED_WORDS_MAX)? {
+            let word = d.u32()?;
+            if let Some(kept) = out.words.get_mut(i) {
+                *kept = word;
+            }
+        }
+        Ok(out)
     }
 }
 

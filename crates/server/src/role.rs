@@ -78,7 +78,7 @@ pub trait Role: Send + Sync + Sized + 'static {
         0
     }
 
-    /// Whether it serves NFSv4.0. The following three are for that.
+    /// Whether it serves NFSv4.0. The following four are for that.
     fn serves_minor_0(&self) -> bool {
         false
     }
@@ -89,6 +89,11 @@ pub trait Role: Send + Sync + Sized + 'static {
     /// `StaleStateid` for one of an earlier run; `BadStateid` for what nobody has.
     fn client_of(&self, _state: &Other) -> Result<nfs4::ClientId, NfsStatus> {
         Err(NfsStatus::BadStateid)
+    }
+
+    /// Whether a client has delegations.
+    fn holds_delegations(&self, _client: nfs4::ClientId) -> bool {
+        false
     }
 
     /// Closes an open whose client never confirmed it (RFC 7530 §9.1.11).

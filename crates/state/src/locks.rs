@@ -312,8 +312,10 @@ impl Locks {
         Ok(state)
     }
 
-    pub(crate) fn has_state(&self, client: ClientId, owner: &[u8], file: u64) -> bool {
-        self.by_owner.contains_key(&(client, file, owner.to_vec()))
+    pub(crate) fn has_ranges(&self, client: ClientId, owner: &[u8], file: u64) -> bool {
+        let other = self.by_owner.get(&(client, file, owner.to_vec()));
+        let state = other.and_then(|other| self.states.get(other));
+        state.is_some_and(|state| !state.ranges.is_empty())
     }
 
     pub(crate) fn by_other(&self, other: &Other) -> Option<&LockState> {

@@ -2,8 +2,8 @@
 
 use nfs4::{ClientId, NfsStatus, Stateid};
 
-use crate::FileStates;
 use crate::stateid::{Other, StateKind};
+use crate::{FileStates, Share};
 
 impl FileStates {
     /// Whether a stateid was given by this run of the server.
@@ -21,6 +21,12 @@ impl FileStates {
             StateKind::Delegation => self.delegations.by_other(other).map(|(client, _)| client),
             StateKind::Layout | StateKind::Copy => None,
         }
+    }
+
+    /// Whether a client has delegations.
+    #[must_use]
+    pub fn has_delegations(&self, client: ClientId) -> bool {
+        self.delegations.has_client(client)
     }
 
     /// OPEN_CONFIRM (RFC 7530 §16.18): the stateid of the open from now on.
@@ -44,10 +50,22 @@ impl FileStates {
         (self.open_count(file) == 0).then_some(file)
     }
 
-    /// Whether a lock-owner has a lock state on the file.
+    /// Whether a lock-owner has anything locked on the file.
     #[must_use]
-    pub fn has_lock_state(&self, client: ClientId, owner: &[u8], file: u64) -> bool {
-        self.locks.has_state(client, owner, file)
+    pub fn has_locks(&self, client: ClientId, owner: &[u8], file: u64) -> bool {
+        self.locks.has_ranges(client, owner, file)
+    }
+
+    /// Whether an owner's own open stands against its OPEN: in NFSv4.0 it does (RFC 7530 §9.9).
+    #[must_use]
+    pub fn own_share_conflict(
+        &self,
+        client: ClientId,
+        owner: &[u8],
+        file: u64,
+        share: Share,
+    ) -> bool {
+        self.opens.own_conflict(client, owner, file, share)
     }
 
     /// RELEASE_LOCKOWNER of an owner with these lock states: they go.

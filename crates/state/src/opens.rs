@@ -257,6 +257,19 @@ impl Opens {
         self.opens.get(other)
     }
 
+    /// Whether the owner's own open of the file stands against the share.
+    pub(crate) fn own_conflict(
+        &self,
+        client: ClientId,
+        owner: &[u8],
+        file: u64,
+        share: Share,
+    ) -> bool {
+        let other = self.by_owner.get(&(client, file, owner.to_vec()));
+        let open = other.and_then(|other| self.opens.get(other));
+        open.is_some_and(|open| open.shares.union().conflicts(share))
+    }
+
     /// OPEN_CONFIRM of NFSv4.0.
     pub(crate) fn confirm(
         &mut self,

@@ -290,13 +290,6 @@ impl Owners {
         }
     }
 
-    /// Forgets the owners of a client.
-    pub fn forget_client(&mut self, client: ClientId) {
-        for name in self.names_of(client) {
-            self.remove(&name);
-        }
-    }
-
     fn names_of(&self, client: ClientId) -> Vec<OwnerName> {
         let first = OwnerName {
             client,
@@ -317,7 +310,7 @@ impl Owners {
         }
     }
 
-    /// What time brings: owners that are idle too long go, and those of clients that are gone. States that are there no more
+    /// What time brings: owners that are idle too long go, and with them those of clients that are gone. States that are there no more
     /// are forgotten. Answers the opens of owners that were not confirmed in time; they are to be closed.
     /// To be called every few seconds; a pass looks at every owner once.
     pub fn expire(
@@ -333,15 +326,17 @@ impl Owners {
             if owner.is_running {
                 continue;
             }
+            let is_known = is_there(name.client);
             let is_over = owner.used_ms.saturating_add(self.limits.idle_ms) <= now_ms;
             owner.states.retain(|other| {
-                let stays = has_state(other);
+                // What a client held that is gone is told to be so, for a while.
+                let stays = !is_known || has_state(other);
                 if !stays {
                     ended.push(*other);
                 }
                 stays
             });
-            if !is_there(name.client) {
+            if is_over && !is_known {
                 gone.push(name.clone());
             } else if is_over && !owner.is_confirmed {
                 unconfirmed.extend(owner.states.iter().map(|other| (name.client, *other)));

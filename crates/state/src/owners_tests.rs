@@ -117,7 +117,9 @@ fn idle_owners_without_state_go_and_others_stay() {
     let late = o.expire(idle_ms, |_| true, |_| true);
     assert_eq!(late, vec![(CLIENT, STATE)]);
     confirmed(&mut o);
-    assert_eq!(o.expire(0, |_| false, |_| true), none);
+    assert_eq!(o.expire(0, |_| false, |_| false), none);
+    assert!(o.of_state(&STATE).is_some(), "to say that it is gone");
+    assert_eq!(o.expire(idle_ms, |_| false, |_| false), none);
     assert!(o.is_empty(), "their client is gone");
 }
 

@@ -40,7 +40,8 @@ async fn grant(mds: &Mds, cx: &mut Cx<'_>, args: &LockArgs<'_>) -> Result<LockOu
     let wanted = state::LockArgs {
         range: LockRange::new(args.offset, args.length)?,
         kind: kind(args.lock_type),
-        blocking: args.lock_type.is_blocking(),
+        // NFSv4.0 has no CB_NOTIFY_LOCK.
+        blocking: args.lock_type.is_blocking() && cx.minor_0.is_none(),
     };
     for _ in 0..TRIES_MAX {
         let outcome = {
@@ -48,9 +49,9 @@ async fn grant(mds: &Mds, cx: &mut Cx<'_>, args: &LockArgs<'_>) -> Result<LockOu
             match &args.locker {
                 Locker::New(new) => {
                     let open = cx.resolve(new.open_stateid)?;
-                    // A second first lock (RFC 7530 §16.10.5).
+                    // A second first lock (RFC 7530 §16.10.4).
                     let owner = new.lock_owner.owner.0;
-                    if cx.minor_0.is_some() && state.has_lock_state(client, owner, file.0) {
+                    if cx.minor_0.is_some() && state.has_locks(client, owner, file.0) {
                         return Err(NfsStatus::BadSeqid);
                     }
                     state.lock_by_open(open, client, new.lock_owner.owner.0, file.0, wanted)?

@@ -40,6 +40,8 @@ struct Found {
     created: bool,
     /// UNCHECKED with size 0 on an existing file.
     truncate: bool,
+    /// Of a file that was made by this OPEN, for NFSv4.0.
+    first_size: Option<u64>,
 }
 
 pub(super) async fn open(
@@ -61,6 +63,14 @@ pub(super) async fn open(
     check_right(mds, cx, args, &found, share)?;
     // A truncation is none of an open for reading: nobody may be told meanwhile that the file stays as it is.
     let _excluded = (found.truncate).then(|| Excluded::new(&mds.fs, found.inode.id));
+    let is_reclaim = matches!(args.claim, OpenClaim::Previous(_));
+    if cx.minor_0.is_some() && !is_reclaim {
+        let (owner, file) = (args.owner.owner.0, found.inode.id.0);
+        let state = mds.fs.state();
+        if state.own_share_conflict(client, owner, file, share) {
+            return Err(NfsStatus::ShareDenied);
+        }
+    }
     let opened = take_share(mds, client, args.owner.owner.0, &found, share).await?;
     let done = finish(mds, cx, args, &found, (share, opened.stateid)).await;
     let (inode, delegation) = done.inspect_err(|status| {
@@ -160,6 +170,14 @@ async fn finish(
         let kept = cx::prepared(cx, &res, Some(mds.fs.handle_of(&found.inode)));
         let actor = &mut cx.actor;
         inode = fs::apply_attributes(&mds.fs, actor, &found.inode, &empty, true, &kept).await?;
+    }
+    if let Some(size) = found.first_size {
+        let sized = SetAttr {
+            size: Some(size),
+            ..SetAttr::default()
+        };
+        let (kept, actor) = (fs::Prepared::default(), &mut cx.actor);
+        inode = fs::apply_attributes(&mds.fs, actor, &inode, &sized, true, &kept).await?;
     }
     let asked = Asked {
         access: share.access,
@@ -277,6 +295,7 @@ fn existing(inode: Arc<Inode>, cinfo: ChangeInfo) -> Found {
         attrset: Bitmap::EMPTY,
         created: false,
         truncate: false,
+        first_size: None,
     }
 }
 
@@ -295,7 +314,9 @@ async fn create(
         CreateHow::Exclusive41(both) => (&both.attrs, How::Exclusive(both.verifier.bytes)),
     };
     let wanted = attrs::decode(mds, fattr, cx.minor_version).await?;
-    if wanted.size.is_some_and(|size| size != 0) {
+    let first_size = wanted.size.filter(|size| *size != 0);
+    // Persistent sessions keep one transaction of a reply; NFSv4.0 keeps none.
+    if first_size.is_some() && cx.minor_version != 0 {
         return Err(NfsStatus::Inval);
     }
     let new = attrs::to_new_node(mds.identities(), &wanted, MODE_DEFAULT)?;
@@ -317,15 +338,16 @@ fn found(created: &Created, asked: Bitmap, wanted: &Attrs) -> Found {
         Existing::No | Existing::Replay => Found {
             attrset: asked,
             created: true,
+            first_size: wanted.size.filter(|size| *size != 0),
             ..found
         },
         Existing::Yes => Found {
-            attrset: if wanted.size.is_some() {
+            attrset: if wanted.size == Some(0) {
                 Bitmap::of(&[nfs4::attr::SIZE])
             } else {
                 Bitmap::EMPTY
             },
-            truncate: wanted.size.is_some(),
+            truncate: wanted.size == Some(0),
             ..found
         },
     }

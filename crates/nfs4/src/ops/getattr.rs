@@ -2,14 +2,27 @@
 
 use crate::{Bitmap, Fattr, FattrOf, OpNum};
 
-xdr::xdr_struct! {
-    /// Arguments of GETATTR.
-    #[derive(Copy)]
-    pub struct GetAttrArgs {
-        /// Wanted attributes.
-        pub attr_request: Bitmap,
-    }
+/// Arguments of GETATTR.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GetAttrArgs {
+    /// Wanted attributes.
+    pub attr_request: Bitmap,
+}
 
+impl xdr::Encode for GetAttrArgs {
+    fn encode(&self, e: &mut xdr::Encoder) {
+        self.attr_request.encode(e);
+    }
+}
+
+impl xdr::Decode<'_> for GetAttrArgs {
+    fn decode(d: &mut xdr::Decoder<'_>) -> Result<Self, xdr::DecodeError> {
+        let attr_request = Bitmap::decode_asked(d)?;
+        Ok(Self { attr_request })
+    }
+}
+
+xdr::xdr_struct! {
     /// Result of GETATTR.
     pub struct GetAttrRes<'a> {
         /// Those that the server has.

@@ -7,7 +7,7 @@ use nfs4::ops::{
 };
 use nfs4::{NfsStatus, OpNum, OpReader, ReplyWriter};
 use state::{CallbackSecurity, CallbackTarget, OwnerKind, OwnerName, SetClientId};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use xdr::Opaque;
 
@@ -101,15 +101,21 @@ impl<R: Role> Nfsd<R> {
             now_ms,
             |c| self.role().has_state(c),
         )?;
+        if confirmed.is_news {
+            self.clients().dial(args.clientid);
+        }
         for removed in confirmed.removed {
-            self.minor_0().owners.lock().forget_client(removed.client);
             self.role().client_removed(removed).await;
         }
         Ok(SetClientIdConfirmRes {})
     }
 
-    /// The walk has renewed the lease.
-    fn renew(&self, _args: RenewArgs) -> Result<RenewRes, NfsStatus> {
+    /// The walk has renewed the lease. A client that holds delegations hears when it cannot be called.
+    fn renew(&self, args: RenewArgs) -> Result<RenewRes, NfsStatus> {
+        let client = args.clientid;
+        if self.role().holds_delegations(client) && !self.clients().can_call_back(client) {
+            return Err(NfsStatus::CbPathDown);
+        }
         Ok(RenewRes {})
     }
 
@@ -131,6 +137,7 @@ impl<R: Role> Nfsd<R> {
     /// What time brings for NFSv4.0. To be called about once a second.
     pub(crate) async fn expire_0(&self) {
         let now_ms = self.clients().now_ms();
+        self.clients().hang_up();
         let late = self.minor_0().owners.lock().expire(
             now_ms,
             |client| self.clients().lock().owner(client).is_some(),
@@ -152,7 +159,9 @@ impl<R: Role> Nfsd<R> {
 /// doors of others. A client whose callbacks would go elsewhere gets no delegations.
 fn is_callable(told: SocketAddr, peer: Option<SocketAddr>) -> bool {
     let own = |a: SocketAddr| a.ip().to_canonical();
-    told.port() != 0 && peer.is_some_and(|peer| own(peer) == own(told))
+    // An end within the process is on this machine.
+    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), own);
+    told.port() != 0 && peer == own(told)
 }
 
 /// Callbacks go under the credential that the client set itself up with (RFC 7530 §3.3.3).

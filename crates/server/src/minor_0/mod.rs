@@ -74,15 +74,30 @@ impl Default for Minor0 {
 /// What NFSv4.0 says in the place of a status that came after it (RFC 7530 §13).
 fn status_of(op: OpNum, status: NfsStatus) -> NfsStatus {
     match status {
+        NfsStatus::WrongType if op == OpNum::Open => NfsStatus::Symlink,
         NfsStatus::WrongType => NfsStatus::Inval,
+        NfsStatus::NoFileHandle if op == OpNum::RestoreFh => NfsStatus::RestoreFh,
         NfsStatus::RepTooBig | NfsStatus::RepTooBigToCache | NfsStatus::TooManyOps => {
             NfsStatus::Resource
         }
         NfsStatus::DelegRevoked => NfsStatus::BadStateid,
-        // Only what walks over names is told of a link (§13.1.2.8).
-        NfsStatus::Symlink if !matches!(op, OpNum::Open | OpNum::Lookup | OpNum::LookupP) => {
-            NfsStatus::Inval
-        }
+        // What needs a regular file hears of no type but directories.
+        NfsStatus::Symlink if needs_file(op) => NfsStatus::Inval,
         status => status,
     }
+}
+
+const fn needs_file(op: OpNum) -> bool {
+    matches!(
+        op,
+        OpNum::Close
+            | OpNum::Commit
+            | OpNum::Lock
+            | OpNum::LockT
+            | OpNum::LockU
+            | OpNum::OpenConfirm
+            | OpNum::OpenDowngrade
+            | OpNum::Read
+            | OpNum::Write
+    )
 }

@@ -9,7 +9,7 @@
 
 use super::asked::{Asked, asked};
 use super::turn::{Judged, Turn};
-use super::{Minor0Context, status_of};
+use super::{Minor0Context, NOBODY, status_of};
 use crate::tables::{ERROR_RESULT_BYTES, effect_bytes, is_read_only};
 use crate::{Actor, Compound, Counters, Nfsd, Role};
 use client_table::ClientTable;
@@ -79,6 +79,7 @@ impl<R: Role> Nfsd<R> {
         mut reply: ReplyWriter<OpNum>,
     ) -> Option<Message> {
         cx.minor_0 = Some(Minor0Context::default());
+        cx.enter_minor_0(NOBODY, &Arc::default());
         let mut held = Held {
             table: self.clients(),
             clients: Vec::new(),
@@ -242,8 +243,8 @@ impl<R: Role> Nfsd<R> {
             return Ok(None);
         };
         let owner = held.hold(client).map_err(|status| match status {
-            // A stateid of a client of NFSv4.1 says nothing here.
-            NfsStatus::StaleClientId if asked.client.is_none() => NfsStatus::BadStateid,
+            // The state of a client that is gone.
+            NfsStatus::StaleClientId if asked.client.is_none() => NfsStatus::Expired,
             status => status,
         })?;
         cx.enter_minor_0(client, &owner);
@@ -285,7 +286,12 @@ impl<R: Role> Nfsd<R> {
             .cloned();
         match owner {
             Some(name) => Ok(Some(name.client)),
-            None => self.role().client_of(&stateid.other).map(Some),
+            None => {
+                let client = self.role().client_of(&stateid.other)?;
+                // A stateid of a client of NFSv4.1 says nothing here.
+                let is_own = self.clients().lock().is_minor_0(client);
+                is_own.then_some(Some(client)).ok_or(NfsStatus::BadStateid)
+            }
         }
     }
 
