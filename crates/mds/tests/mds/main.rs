@@ -21,6 +21,7 @@ mod lies;
 mod locks;
 mod lookups;
 mod marks;
+mod minor_0;
 mod names;
 mod notsupp;
 mod old_stores;

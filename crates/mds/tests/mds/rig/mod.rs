@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod delegated;
 pub mod file;
 pub mod gate;
+pub mod old;
 pub mod real;
 
 use ropewalk_mds as mds;
@@ -195,9 +196,9 @@ impl Rig {
                 copy_async_above_bytes: fs::COPY_ASYNC_ABOVE_BYTES,
                 creation: creation(),
                 ds_lease_ms: DS_LEASE_MS,
-                connector: Arc::new(
+                connector: Arc::new(old::Dialer(
                     network.connector("mds-proxy", Context::new(TransportLimits::default())),
-                ),
+                )),
                 proxy_transport: Preference::Auto,
                 data_transport: Preference::Auto,
                 keys: KEY_TIMES,
