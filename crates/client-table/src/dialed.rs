@@ -5,17 +5,18 @@
 //! is gone or calls from elsewhere are wanted.
 //!
 //! # Ordering
-//! A path is [`State::Up`] once CB_NULL was answered on it. Until then its client gets no delegations.
+//! A path is up once CB_NULL was answered on it. Until then its client gets no delegations.
 //!
 //! # Failure
 //! A path that does not come up rests for [`REDIAL_MS`]. A client decides where this server connects to, so that is bounded: to
 //! the machine that asked (who makes a `CallbackTarget` sees to that), to [`DIALED_PER_ADDRESS_MAX`] connections to one
-//! machine, and to [`crate::table::PROBES_MAX`] that are being made.
+//! machine, and to 256 that are being made.
 
 use crate::ClientTable;
 use crate::callback_path::{
     BuildCallback, CallbackError, CallbackPath, TakeResult, Taken, Try, begin_call, taken,
 };
+use crate::dials::{DialState, Dialed};
 use crate::probe;
 use bytes::Bytes;
 use nfs4::{CbCompoundBuilder, CbCompoundReply, ClientId, NfsStatus, Verifier};
@@ -33,38 +34,6 @@ const DIALED_PER_ADDRESS_MAX: usize = 256;
 const REDIAL_MS: u64 = 10_000;
 /// How long a connection and its CB_NULL may take.
 const DIAL_LIMIT: Duration = Duration::from_secs(5);
-
-#[derive(Debug)]
-enum State {
-    Dialing,
-    Up(ConnHandle),
-    Down { until_ms: u64 },
-}
-
-/// The connection to one client.
-#[derive(Debug)]
-pub(crate) struct Dialed {
-    /// Which of the places that the client has named.
-    version: Verifier,
-    address: SocketAddr,
-    state: State,
-}
-
-impl Dialed {
-    fn is_live(&self) -> bool {
-        match &self.state {
-            State::Dialing => true,
-            State::Up(conn) => !conn.is_closed(),
-            State::Down { .. } => false,
-        }
-    }
-
-    fn close(&self) {
-        if let State::Up(conn) = &self.state {
-            conn.close(CloseReason::Asked);
-        }
-    }
-}
 
 impl ClientTable {
     /// How connections to clients of NFSv4.0 are made. Without it there are none.
@@ -104,7 +73,7 @@ impl ClientTable {
         if let Some(path) = dialed.get(&client)
             && path.version == version
         {
-            let rests = matches!(path.state, State::Down { until_ms } if until_ms > now_ms);
+            let rests = matches!(path.state, DialState::Down { until_ms } if until_ms > now_ms);
             if path.is_live() || rests {
                 return false;
             }
@@ -121,7 +90,7 @@ impl ClientTable {
         let path = Dialed {
             version,
             address,
-            state: State::Dialing,
+            state: DialState::Dialing,
         };
         if let Some(old) = dialed.insert(client, path) {
             old.close();
@@ -134,8 +103,8 @@ impl ClientTable {
         let mut dialed = self.dialed.lock();
         let path = dialed.get_mut(&client).filter(|d| d.version == version);
         match (path, conn) {
-            (Some(path), Some(conn)) => path.state = State::Up(conn),
-            (Some(path), None) => path.state = State::Down { until_ms },
+            (Some(path), Some(conn)) => path.state = DialState::Up(conn),
+            (Some(path), None) => path.state = DialState::Down { until_ms },
             (None, Some(conn)) => conn.close(CloseReason::Asked),
             (None, None) => {}
         }
@@ -153,7 +122,7 @@ impl ClientTable {
         let version = self.lock().callback_target(client)?.0;
         let dialed = self.dialed.lock();
         match &dialed.get(&client).filter(|d| d.version == version)?.state {
-            State::Up(conn) if !conn.is_closed() => Some(conn.clone()),
+            DialState::Up(conn) if !conn.is_closed() => Some(conn.clone()),
             _ => None,
         }
     }

@@ -12,6 +12,7 @@ mod back_channel;
 mod callback;
 mod callback_path;
 mod dialed;
+mod dials;
 mod probe;
 mod slot_recall;
 mod table;

@@ -8,7 +8,7 @@
 //! # Ordering
 //! A connection is known before its first call and forgotten after its last one was read. Requests may outlive it.
 
-use crate::dialed::Dialed;
+use crate::dials::Dialed;
 use nfs4::{ClientId, Verifier};
 use parking_lot::{Mutex, MutexGuard};
 use state::{ClashSeen, Clients, NameClash, NameClashes};
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use transport::{ConnHandle, Connector};
 
 /// CB_NULLs under way at one time; sessions made meanwhile are not probed.
-pub(crate) const PROBES_MAX: usize = 256;
+const PROBES_MAX: usize = 256;
 
 /// A source of random 64-bit values.
 pub type RandomU64 = Box<dyn Fn() -> u64 + Send + Sync>;

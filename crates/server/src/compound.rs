@@ -11,7 +11,7 @@
 
 use crate::actor::{Actor, SessionContext};
 use crate::kept::{Keeper, Persist};
-use crate::minor_0::{Minor0Context, REPLY_BYTES_MAX};
+use crate::minor_0::context::{Minor0Context, REPLY_BYTES_MAX};
 use crate::tables::ERROR_RESULT_BYTES;
 use crate::user::User;
 use bytes::Bytes;

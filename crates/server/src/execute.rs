@@ -12,7 +12,7 @@
 //! retries and finds whatever survived.
 
 use crate::kept::{Kept, Persist};
-use crate::minor_0::Request;
+use crate::minor_0::walk::Request;
 use crate::slot::{RunningSlot, Slots};
 use crate::tables::{ERROR_RESULT_BYTES, effect_bytes, is_engine_op, is_read_only};
 use crate::user::User;
@@ -101,6 +101,17 @@ impl<R: Role> Nfsd<R> {
         if status == NfsStatus::BadXdr {
             Counters::add(&self.counters().malformed);
         }
+        self.leave(cx, (reply, status), slot, header_bytes).await
+    }
+
+    /// Ends a COMPOUND: what it observed is durable, and its reply is kept before it leaves.
+    async fn leave(
+        &self,
+        mut cx: Compound<'_, R::Actor>,
+        (reply, status): (ReplyWriter<OpNum>, NfsStatus),
+        slot: Option<RunningSlot<'_>>,
+        header_bytes: usize,
+    ) -> Option<Message> {
         let settled = self.role().settle(&cx.actor).await;
         let message = Message::new(reply.finish(status), std::mem::take(&mut cx.payloads))
             .with_charge(cx.charge.take());
@@ -112,7 +123,7 @@ impl<R: Role> Nfsd<R> {
         }
         if let Err(status) = settled {
             tracing::error!(%status, "effects cannot be made durable; closing the connection");
-            conn.close(CloseReason::Asked);
+            cx.conn.close(CloseReason::Asked);
             return None;
         }
         Some(message)

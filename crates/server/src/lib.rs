@@ -30,7 +30,7 @@ pub use answers::{answer, fail};
 pub use compound::Compound;
 pub use counters::Counters;
 pub use kept::{KEPT_RESULTS_BYTES_MAX, Keeper};
-pub use minor_0::{Minor0Context, NOBODY};
+pub use minor_0::context::{Minor0Context, NOBODY};
 pub use nfsd::{Nfsd, Programs};
 pub use role::{Role, ServerIdentity};
 pub use user::User;

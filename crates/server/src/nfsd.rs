@@ -3,7 +3,7 @@
 //! # Ownership
 //! The client table is shared with the role. A role must not lock it while it holds a lock that [`Role::has_state`] takes.
 
-use crate::minor_0::Minor0;
+use crate::minor_0::table::Minor0;
 use crate::user::User;
 use crate::{Counters, Role};
 use bytes::Bytes;

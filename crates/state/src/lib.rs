@@ -39,7 +39,7 @@ pub use clients::{
     CallbackTarget, ClientIdConfirmed, ClientLimits, ClientRecord, Clients, CreateSession,
     CreateSessionArgs, ExchangeArgs, Exchanged, HOST_PRINCIPAL, OWNER_BYTES_MAX, OWNER_PREFIX,
     PRINCIPAL_BYTES_MAX, Principal, RemovedClient, Sequenced, SessionCreated, SetClientId,
-    SetClientIdArgs, SlotRecall,
+    SetClientIdRequest, SlotRecall,
 };
 pub use delegations::{
     DelegationKind, DelegationLimits, DelegationRecall, Delegations, InTheWay, Origin, RecallAny,

@@ -22,7 +22,7 @@ use crate::{Counters, Endpoint};
 pub struct TransportLimits {
     /// Most bytes of one record: the largest WRITE with its header. Default 1 MiB + 64 KiB.
     pub record_bytes_max: u32,
-    /// Most fragments of one record. Default 512; usual clients send one, others cut a record of 1 MiB into pages.
+    /// Most fragments of one record. Default 1024; usual clients send one, others cut a record of 1 MiB into pieces of 2 KiB.
     pub fragments_max: u32,
     /// Requests of one connection that are executing or whose reply is not yet handed to the
     /// socket; beyond it, reading stops. Choose it above the slots that a session gets. Default 128.
@@ -79,7 +79,7 @@ impl Default for TransportLimits {
     fn default() -> Self {
         Self {
             record_bytes_max: 1024 * 1024 + 64 * 1024,
-            fragments_max: 512,
+            fragments_max: 1024,
             in_flight_max: 128,
             calls_max: 128,
             connections_max: Self::CONNECTIONS_MAX_DEFAULT,

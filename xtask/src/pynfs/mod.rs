@@ -1,4 +1,4 @@
-//! pynfs: the NFSv4.1 and 4.2 tests of others, run against a cluster of ours and judged by a table of exceptions.
+//! pynfs: the NFSv4.0, 4.1 and 4.2 tests of others, run against a cluster of ours and judged by a table of exceptions.
 //!
 //! The suite is somebody else's and stays where it is: the command takes a checkout. It needs Python 3 with `ply` and
 //! `xdrlib3`. Owns building Ropewalk, a cluster on loopback with a short lease ([`server`]), and one run of the suite
@@ -22,6 +22,9 @@ use suite::{Outcome, Report};
 /// long and are asked for by `--flags reboot`.
 const FLAGS_DEFAULT: &str = "everything noblock noflex noreboot";
 
+/// The same of the suite for NFSv4.0.
+const FLAGS_DEFAULT_0: &str = "all";
+
 /// What came with the second minor version or after it (COPY; open_arguments of RFC 9754). The suite says so of other
 /// such tests but not of these.
 const FLAGS_MINOR_1: [&str; 3] = ["nocopy", "noDELEG24", "noDELEG25"];
@@ -30,12 +33,12 @@ const FLAGS_MINOR_1: [&str; 3] = ["nocopy", "noDELEG24", "noDELEG25"];
 pub(crate) struct Args {
     /// An existing checkout of the suite
     checkout: PathBuf,
-    /// One minor version instead of both, one after the other
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=2))]
+    /// One minor version instead of all, one after the other
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=2))]
     minor: Option<u32>,
-    /// Flags and codes of the suite; `no` before one leaves it out
-    #[arg(long, default_value = FLAGS_DEFAULT)]
-    flags: String,
+    /// Flags and codes of the suite; `no` before one leaves it out [default: all that applies]
+    #[arg(long)]
+    flags: Option<String>,
     /// Where the cluster and the logs go [default: target/pynfs of the workspace]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -75,7 +78,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     suite::prepare(&args.checkout, &args.python)?;
     let program = server::build()?;
     let mut runs = Vec::new();
-    for minor in args.minor.map_or_else(|| vec![1, 2], |minor| vec![minor]) {
+    for minor in args
+        .minor
+        .map_or_else(|| vec![0, 1, 2], |minor| vec![minor])
+    {
         let dir = out.join(format!("minor-{minor}"));
         let report = one(args, &program, &dir, minor)?;
         let differences = expected.compare(minor, &report);
@@ -97,16 +103,28 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// Restarts the metadata server of a running cluster as a crash would, and waits until it serves.
 pub(crate) fn helper(args: &HelperArgs) -> Result<()> {
-    let cluster = server::cluster(&args.dir);
+    restart(&args.dir).map_err(|e| format!("{}: {e}", args.action))
+}
+
+fn restart(dir: &Path) -> Result<()> {
+    let cluster = server::cluster(dir);
     let old = cluster.signal("mds", "KILL").map_err(|e| e.to_string())?;
-    cluster
-        .await_restart("mds", old)
-        .map_err(|e| format!("{}: {e}", args.action))
+    cluster.await_restart("mds", old).map_err(|e| e.to_string())
 }
 
 fn one(args: &Args, program: &Path, dir: &Path, minor: u32) -> Result<Report> {
     let server = Server::start(program, dir, args.lease, args.copies)?;
-    let mut flags: Vec<&str> = args.flags.split_whitespace().collect();
+    let usual = if minor == 0 {
+        FLAGS_DEFAULT_0
+    } else {
+        FLAGS_DEFAULT
+    };
+    let flags = args.flags.as_deref().unwrap_or(usual);
+    let mut flags: Vec<&str> = flags.split_whitespace().collect();
+    if minor == 0 {
+        // It makes stateids of an earlier run by writing 1 into their first four bytes, which is the first run of ours.
+        restart(server.dir())?;
+    }
     if minor == 1 {
         flags.extend(FLAGS_MINOR_1);
     }

@@ -10,7 +10,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// What the suite generates from its XDR files, and cannot run without.
-const GENERATED: &str = "nfs4.1/xdrdef/nfs4_pack.py";
+const GENERATED: &str = "xdrdef/nfs4_pack.py";
+/// Folder of the tests for NFSv4.0.
+const FOLDER_0: &str = "nfs4.0";
 /// Folder of the tests for NFSv4.1 and later.
 const FOLDER: &str = "nfs4.1";
 /// What stands around the closing table.
@@ -71,7 +73,11 @@ pub(super) fn prepare(checkout: &Path, python: &Path) -> Result<()> {
     if !checkout.join(FOLDER).join("testserver.py").is_file() {
         return Err(format!("{} is no checkout of pynfs", checkout.display()));
     }
-    if checkout.join(GENERATED).is_file() {
+    let is_generated = || {
+        let is_there = |folder| checkout.join(folder).join(GENERATED).is_file();
+        is_there(FOLDER_0) && is_there(FOLDER)
+    };
+    if is_generated() {
         return Ok(());
     }
     let mut command = Command::new(python);
@@ -87,7 +93,7 @@ pub(super) fn prepare(checkout: &Path, python: &Path) -> Result<()> {
         command.env("PATH", path);
     }
     repo::output(&mut command)?;
-    if checkout.join(GENERATED).is_file() {
+    if is_generated() {
         Ok(())
     } else {
         Err("the suite's setup.py made no codecs: are ply and xdrlib3 installed?".to_owned())
@@ -114,7 +120,10 @@ pub(super) fn run(run: &Run<'_>) -> Result<Report> {
         .arg(format!("--minorversion={}", run.minor))
         .args(["--showomit", "--serverhelper", &helper])
         .args(run.flags)
-        .current_dir(run.checkout.join(FOLDER))
+        .current_dir(
+            run.checkout
+                .join(if run.minor == 0 { FOLDER_0 } else { FOLDER }),
+        )
         .stdin(Stdio::null())
         .stderr(log.try_clone().map_err(unable)?)
         .stdout(log)

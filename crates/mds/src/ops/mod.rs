@@ -163,9 +163,6 @@ pub(crate) async fn perform<'r>(
         OpNum::OffloadCancel => run!(reply, ops, cx, |a| copy::offload_cancel(mds, cx, a).await),
         OpNum::OffloadStatus => run!(reply, ops, cx, |a| copy::offload_status(mds, cx, a)),
         OpNum::Open => run!(reply, ops, cx, |a| open::open(mds, cx, &a).await),
-        OpNum::OpenConfirm if cx.minor_version == 0 => {
-            run!(reply, ops, cx, |a| open_confirm::open_confirm(mds, cx, a))
-        }
         OpNum::OpenDowngrade => {
             run!(reply, ops, cx, |a| open_downgrade::open_downgrade(
                 mds, cx, a
@@ -207,6 +204,22 @@ pub(crate) async fn perform<'r>(
             ))
         }
         OpNum::Write => run!(reply, ops, cx, |a| write::write(mds, cx, a).await),
+        _ => perform_0(mds, cx, op, ops, reply),
+    }
+}
+
+/// What NFSv4.0 alone has beside what the engine does.
+fn perform_0(
+    mds: &Mds,
+    cx: &mut Cx<'_>,
+    op: OpNum,
+    ops: &mut OpReader<'_>,
+    reply: &mut ReplyWriter<OpNum>,
+) -> NfsStatus {
+    match op {
+        OpNum::OpenConfirm if cx.minor_version == 0 => {
+            run!(reply, ops, cx, |a| open_confirm::open_confirm(mds, cx, a))
+        }
         _ => fail(reply, op, NfsStatus::NotSupp),
     }
 }

@@ -60,7 +60,7 @@ impl<R: Role> Nfsd<R> {
             address: told.filter(|told| is_callable(*told, peer)),
             security: security_of(&cx.user),
         };
-        let request = state::SetClientIdArgs {
+        let request = state::SetClientIdRequest {
             id: args.client.ownerid.0,
             verifier: args.client.verifier,
             principal: &cx.user.principal(),

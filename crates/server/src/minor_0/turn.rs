@@ -3,8 +3,8 @@
 //! # Ownership
 //! A [`Turn`] holds the owners of its request until it ends. Dropped, it gives them back as if it had never been.
 
-use super::Minor0;
 use super::asked::{Asked, Named, Seq};
+use super::table::Minor0;
 use nfs4::{ClientId, NfsStatus};
 use state::{Other, OwnerChange, OwnerName, OwnerReply, OwnerVerdict};
 use std::time::Duration;

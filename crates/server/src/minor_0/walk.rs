@@ -8,8 +8,9 @@
 //! be done again.
 
 use super::asked::{Asked, asked};
+use super::context::{Minor0Context, NOBODY};
+use super::status::status_of;
 use super::turn::{Judged, Turn};
-use super::{Minor0Context, NOBODY, status_of};
 use crate::tables::{ERROR_RESULT_BYTES, effect_bytes, is_read_only};
 use crate::{Actor, Compound, Counters, Nfsd, Role};
 use client_table::ClientTable;

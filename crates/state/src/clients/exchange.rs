@@ -2,8 +2,7 @@
 
 use nfs4::{ClientId, NfsStatus, Verifier};
 
-use super::minor_0::OWNER_PREFIX;
-use super::record::{OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal};
+use super::record::{OWNER_BYTES_MAX, OWNER_PREFIX, PRINCIPAL_BYTES_MAX, Principal};
 use super::table::{Client, Clients, CreateSlot, Recorded, RemovedClient};
 
 /// The arguments that decide about client records.

@@ -20,42 +20,18 @@
 //! # Failure
 //! A client that is gone because its lease was over is remembered a while, to be told `Expired` and not `StaleClientId`.
 
-use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use nfs4::{ClientId, NfsStatus, Verifier};
 
 use super::exchange::ExchangeArgs;
-use super::record::{OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal};
+use super::minor_0_record::{CallbackTarget, Minor0};
+use super::record::{OWNER_BYTES_MAX, OWNER_PREFIX, PRINCIPAL_BYTES_MAX, Principal};
 use super::table::{Clients, RemovedClient};
-use crate::CallbackSecurity;
-
-/// What the names of these clients begin with in this server's tables. EXCHANGE_ID refuses names that do.
-pub const OWNER_PREFIX: &[u8] = b"\0NFSv4.0\0";
-/// Most clients that are remembered as expired.
-const EXPIRED_MAX: usize = 4096;
-
-/// Where and how a client of NFSv4.0 takes callbacks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallbackTarget {
-    /// `cb_program`.
-    pub program: u32,
-    /// `callback_ident`.
-    pub ident: u32,
-    /// `r_netid` as the client gave it.
-    pub netid: Vec<u8>,
-    /// `r_addr` as the client gave it.
-    pub uaddr: Vec<u8>,
-    /// Where to connect to; `None` where this server will not.
-    pub address: Option<SocketAddr>,
-    /// The credential of callbacks.
-    pub security: CallbackSecurity,
-}
 
 /// Arguments of SETCLIENTID.
 #[derive(Debug)]
-pub struct SetClientIdArgs<'a> {
+pub struct SetClientIdRequest<'a> {
     /// `client.id`.
     pub id: &'a [u8],
     /// `client.verifier`.
@@ -86,35 +62,6 @@ pub struct ClientIdConfirmed {
     pub removed: Vec<RemovedClient>,
 }
 
-/// What a client of NFSv4.0 has beside the rest.
-#[derive(Debug)]
-pub(super) struct Minor0 {
-    confirm: Verifier,
-    callback: CallbackTarget,
-    /// A change of the callback that is not confirmed yet.
-    pending: Option<(Verifier, CallbackTarget)>,
-    /// Requests of this client that run.
-    pub(super) running_count: u32,
-}
-
-/// What the table has of them beside the clients.
-#[derive(Debug, Default)]
-pub(super) struct Minor0Table {
-    expired: BTreeSet<ClientId>,
-    /// When grace was first seen to be over.
-    grace_over_ms: Option<u64>,
-}
-
-impl Minor0Table {
-    /// A client ends because its lease is over.
-    pub(super) fn note_expired(&mut self, client: ClientId) {
-        if self.expired.len() >= EXPIRED_MAX {
-            self.expired.pop_first();
-        }
-        self.expired.insert(client);
-    }
-}
-
 impl Clients {
     /// SETCLIENTID: the cases of RFC 7530 §16.33.5.
     ///
@@ -122,7 +69,7 @@ impl Clients {
     /// `Inval` for an empty name or one beyond the limits; `Delay` when all client ids of this run are used.
     pub fn set_client_id(
         &mut self,
-        args: SetClientIdArgs<'_>,
+        args: SetClientIdRequest<'_>,
         now_ms: u64,
         has_state: impl Fn(ClientId) -> bool,
     ) -> Result<SetClientId, NfsStatus> {

@@ -36,7 +36,7 @@ fn set_as(
     random: u64,
     has_state: bool,
 ) -> SetClientId {
-    let args = SetClientIdArgs {
+    let args = SetClientIdRequest {
         id: b"host",
         verifier: Verifier {
             bytes: [verifier; 8],
@@ -232,7 +232,7 @@ fn renewals_for_a_lease_after_grace_end_a_reclaim_too() {
 #[test]
 fn a_newcomer_in_grace_has_nothing_to_reclaim() {
     let (mut t, _) = restarted();
-    let args = SetClientIdArgs {
+    let args = SetClientIdRequest {
         id: b"other",
         verifier: Verifier { bytes: [1; 8] },
         principal: &who("root"),

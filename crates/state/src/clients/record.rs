@@ -7,6 +7,8 @@ pub const OWNER_BYTES_MAX: usize = 1024;
 /// Longest principal in bytes.
 pub const PRINCIPAL_BYTES_MAX: usize = 512;
 
+/// What the names of these clients begin with in this server's tables. EXCHANGE_ID refuses names that do.
+pub const OWNER_PREFIX: &[u8] = b"\0NFSv4.0\0";
 /// Who makes a request, in a form that compares equal for the same caller: say flavour, user and
 /// machine of AUTH_SYS, or a GSS name. At most [`PRINCIPAL_BYTES_MAX`] bytes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use nfs4::{ClientId, SessionId, Verifier};
 
 use super::connection_index::Bindings;
-use super::minor_0::{Minor0, Minor0Table};
+use super::minor_0_record::{Minor0, Minor0Table};
 use super::record::Principal;
 use crate::{ChannelAttrs, ChannelLimits, Grace, Session};
 

@@ -1,0 +1,25 @@
+//! The owners and the kept replies of one server.
+
+use parking_lot::Mutex;
+use rpc_service::Replies;
+use state::{OwnerLimits, Owners};
+use tokio::sync::Notify;
+
+/// What a server has for NFSv4.0 beside its clients.
+#[derive(Debug)]
+pub(crate) struct Minor0 {
+    pub(super) owners: Mutex<Owners>,
+    pub(super) replies: Replies,
+    /// A request of an owner has ended.
+    pub(super) ended: Notify,
+}
+
+impl Default for Minor0 {
+    fn default() -> Self {
+        Self {
+            owners: Mutex::new(Owners::new(OwnerLimits::default())),
+            replies: Replies::default(),
+            ended: Notify::new(),
+        }
+    }
+}
