@@ -80,7 +80,7 @@ impl std::fmt::Display for Error {
             Self::Rpc(e) => write!(f, "{e}"),
             Self::Mount(status) => write!(f, "the server refuses to mount it: {status}"),
             Self::NotExported(exports) => match exports.is_empty() {
-                true => write!(f, "the server exports nothing by NFSv3"),
+                true => write!(f, "the server exports nothing that it lists by NFSv3"),
                 false => write!(f, "the server exports {} by NFSv3", exports.join(", ")),
             },
             Self::NotInV3(what) => write!(f, "NFSv3 has no {what}; use vers=4.2"),

@@ -4,7 +4,7 @@
 use super::{config, content, pattern};
 use crate::{Client, ClientConfig, Error, LockKind, NfsStatus, NfsVersion, OpenOptions, V3Ports};
 use bytes::Bytes;
-use nfs3::mount::{ExportEntry, ExportRes, MntOk, MntRes};
+use nfs3::mount::{ExportEntry, ExportRes, MntArgs, MntOk, MntRes, MountStatus};
 use nfs3::procs::*;
 use nfs3::{Fattr3, FileType3, Nfs3Status, NfsTime3, Proc, SpecData3, StableHow, WccData};
 use parking_lot::Mutex;
@@ -35,6 +35,7 @@ struct State {
     boot: u64,
     has_no_readdirplus: bool,
     tells_no_attributes: bool,
+    lists_no_exports: bool,
     /// Restarts before it answers the next COMMIT.
     restarts_at_commit: u32,
 }
@@ -128,6 +129,7 @@ impl State {
         use xdr::decode_all;
         match proc {
             Proc::Null => {}
+            Proc::FsStat => FsStatRes::Ok(fsstat()).encode(e),
             Proc::FsInfo => FsInfoRes::Ok(fsinfo()).encode(e),
             Proc::GetAttr => {
                 let args: GetAttrArgs<'_> = decode_all(args).unwrap();
@@ -278,6 +280,19 @@ impl State {
     }
 }
 
+fn fsstat() -> FsStatOk {
+    FsStatOk {
+        obj_attributes: None,
+        tbytes: 3,
+        fbytes: 2,
+        abytes: 1,
+        tfiles: 0,
+        ffiles: 0,
+        afiles: 0,
+        invarsec: 0,
+    }
+}
+
 fn fsinfo() -> FsInfoOk {
     FsInfoOk {
         obj_attributes: None,
@@ -310,16 +325,25 @@ impl Service for Server {
                 let proc = Proc::decode(&mut Decoder::new(&number)).unwrap();
                 payload = self.0.lock().execute(proc, d.rest(), &mut e);
             }
-            (nfs3::mount::PROGRAM, 1) => MntRes::Ok(MntOk {
-                fhandle: Opaque(ROOT),
-                auth_flavors: vec![1].into(),
-            })
-            .encode(&mut e),
-            (nfs3::mount::PROGRAM, 5) => ExportRes::from(vec![ExportEntry {
-                dir: Opaque(b"/data"),
-                groups: Vec::new().into(),
-            }])
-            .encode(&mut e),
+            (nfs3::mount::PROGRAM, 1) => {
+                match xdr::decode_all::<MntArgs<'_>>(d.rest()).unwrap().dirpath.0 {
+                    b"/data" => MntRes::Ok(MntOk {
+                        fhandle: Opaque(ROOT),
+                        auth_flavors: vec![1].into(),
+                    }),
+                    _ => MntRes::Fail(MountStatus::Access),
+                }
+                .encode(&mut e);
+            }
+            (nfs3::mount::PROGRAM, 5) => {
+                let export = ExportEntry {
+                    dir: Opaque(b"/data"),
+                    groups: Vec::new().into(),
+                };
+                let is_listed = !self.0.lock().lists_no_exports;
+                let list: Vec<_> = is_listed.then_some(export).into_iter().collect();
+                ExportRes::from(list).encode(&mut e);
+            }
             _ => {}
         }
         let payloads = payload.map(Payload::Bytes).into_iter().collect();
@@ -460,6 +484,22 @@ async fn a_directory_is_listed_whatever_the_server_tells() {
         assert_eq!(names, [&b"a"[..], b"bb", b"c"]);
         assert!(all.iter().all(|e| e.metadata.is_file()));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_export_that_is_not_listed_is_found_by_the_beginnings_of_the_path() {
+    let rig = rig().await;
+    rig.server.0.lock().lists_no_exports = true;
+    let outside = rig.client.lookup("/other/f").await.unwrap_err();
+    let sentence = outside.to_string();
+    assert_eq!(
+        sentence,
+        "the server exports nothing that it lists by NFSv3"
+    );
+    let options = OpenOptions::create(0o644);
+    rig.client.open("/data/f", options).await.unwrap();
+    assert!(rig.client.lookup("/data").await.unwrap().metadata.is_dir());
+    assert!(rig.client.statfs().await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]

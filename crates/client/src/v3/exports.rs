@@ -1,7 +1,7 @@
 //! Exports and their roots: which one a path is in, mounted when it is first used.
 //!
 //! A path is one of the server's. The export with the most of its first components has it, so that exports inside others work.
-//! Where the server tells no list, `/` is taken for its only export.
+//! Of a path that is in none of them its beginnings are tried, since some servers do not list what they export.
 
 use super::ports::{ask_port, at_port, peer};
 use super::state::{Export, Exports, Inner3};
@@ -25,6 +25,9 @@ impl Export {
         })
     }
 }
+
+/// Names of the longest path of an export that the server does not list.
+const UNLISTED_NAMES_MAX: usize = 8;
 
 /// The export that a path is in: the one with the most components.
 fn export_of(list: &[Export], path: &VecDeque<Vec<u8>>) -> Option<usize> {
@@ -55,16 +58,42 @@ impl Inner3 {
         }
         let mut exports = self.exports.lock().await;
         let list = self.list(&mut exports).await?;
-        let Some(index) = export_of(list, path) else {
-            let names = list
-                .iter()
-                .map(|e| String::from_utf8_lossy(&e.path).into_owned());
-            return Err(Error::NotExported(names.collect()));
+        let index = match export_of(list, path) {
+            Some(index) => index,
+            None => self.unlisted(&mut exports, path).await?,
         };
-        let used = list[index].names.len();
         let root = self.root(&mut exports, index).await?;
-        path.drain(..used);
+        let used = exports.list.as_deref().map(|list| list[index].names.len());
+        path.drain(..used.unwrap_or(0));
         Ok(root)
+    }
+
+    /// An export that the server does not list: the first beginning of the path that it lets this client mount.
+    async fn unlisted(
+        &self,
+        exports: &mut Exports,
+        path: &VecDeque<Vec<u8>>,
+    ) -> Result<usize, Error> {
+        let (Some(mount), Some(list)) = (&exports.mount, &mut exports.list) else {
+            return Err(Error::Malformed("exports"));
+        };
+        let plain = path.iter().take_while(|name| *name != b"..");
+        let names: Vec<&[u8]> = plain.take(UNLISTED_NAMES_MAX).map(Vec::as_slice).collect();
+        for len in 0..=names.len() {
+            let text = [b"/", names[..len].join(&b'/').as_slice()].concat();
+            match self.wait(mount.mnt(&self.caller, &text)).await {
+                Ok(_) => {
+                    list.push(Export::new(&text).ok_or(Error::Path("no export has it"))?);
+                    return Ok(list.len() - 1);
+                }
+                Err(Error::Mount(_)) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        let names = list
+            .iter()
+            .map(|e| String::from_utf8_lossy(&e.path).into_owned());
+        Err(Error::NotExported(names.collect()))
     }
 
     /// The root of `/`, or of the first export.
@@ -99,9 +128,7 @@ impl Inner3 {
             };
             let list: Vec<Export> = match told {
                 Ok(told) => told.iter().filter_map(|e| Export::new(&e.dir)).collect(),
-                Err(Nfs3Error::Rpc(RpcError::Refused(_))) => {
-                    Export::new(b"/").into_iter().collect()
-                }
+                Err(Nfs3Error::Rpc(RpcError::Refused(_))) => Vec::new(),
                 Err(e) => return Err(e.into()),
             };
             exports.mount = Some(mount);
