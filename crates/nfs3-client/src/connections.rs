@@ -2,11 +2,20 @@
 //!
 //! # Ownership
 //! A connection lives in a task of the transport until somebody closes it. Each one that was made is in the table here, or closed.
+//!
+//! # Failure
+//! An address that failed comes after the others for a while. While one connection lives, nobody waits for another one to
+//! an address that has just failed.
 
 use crate::{CONNECTIONS_MAX, RpcError};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 use transport::{Address, CloseReason, ConnHandle, ConnectError, Connector, NoService};
+
+/// How long an address that failed comes after the others.
+const REST: Duration = Duration::from_secs(30);
 
 pub(crate) struct Connections {
     connector: Arc<dyn Connector>,
@@ -22,14 +31,22 @@ pub(crate) struct Connections {
 struct Table {
     live: Vec<ConnHandle>,
     next: usize,
+    /// Since when each address rests.
+    failed: Vec<Option<Instant>>,
     closed: bool,
 }
 
 impl Table {
-    /// The next in turn, unless fewer than `wanted` are there.
+    fn is_resting(&self, address: usize) -> bool {
+        let failed = self.failed.get(address).copied().flatten();
+        failed.is_some_and(|at| Instant::now() < at + REST)
+    }
+
+    /// The next in turn, unless fewer than `wanted` are there and another one may be made.
     fn next(&mut self, wanted: usize) -> Option<ConnHandle> {
         self.live.retain(|conn| !conn.is_closed());
-        if self.live.len() < wanted {
+        let all_rest = (0..self.failed.len()).all(|address| self.is_resting(address));
+        if self.live.len() < wanted && (self.live.is_empty() || !all_rest) {
             return None;
         }
         self.next = (self.next + 1) % self.live.len();
@@ -39,11 +56,15 @@ impl Table {
 
 impl Connections {
     pub(crate) fn new(connector: Arc<dyn Connector>, addresses: Vec<Address>, wanted: u32) -> Self {
+        let table = Table {
+            failed: vec![None; addresses.len()],
+            ..Table::default()
+        };
         Self {
             connector,
             addresses,
             wanted: wanted.clamp(1, CONNECTIONS_MAX) as usize,
-            table: Mutex::default(),
+            table: Mutex::new(table),
             connecting: tokio::sync::Mutex::default(),
         }
     }
@@ -74,8 +95,11 @@ impl Connections {
     async fn connect(&self) -> Result<ConnHandle, RpcError> {
         let mut error = ConnectError::Unsupported;
         let mut no_rdma = None;
-        for address in &self.addresses {
-            match self.connector.connect(address, NoService::shared()).await {
+        for index in self.order() {
+            let address = &self.addresses[index];
+            let made = self.connector.connect(address, NoService::shared()).await;
+            self.table.lock().failed[index] = made.is_err().then(Instant::now);
+            match made {
                 Ok(conn) => {
                     if let (Some(from), false) = (no_rdma, matches!(address, Address::Rdma(_))) {
                         conn.fell_back(from, &error);
@@ -91,6 +115,14 @@ impl Connections {
             }
         }
         Err(RpcError::Unreachable(error))
+    }
+
+    /// The addresses in the order of tries.
+    fn order(&self) -> Vec<usize> {
+        let table = self.table.lock();
+        let mut order: Vec<usize> = (0..self.addresses.len()).collect();
+        order.sort_by_key(|index| table.is_resting(*index));
+        order
     }
 
     /// Puts a connection into the table, or closes it when all have been closed meanwhile.

@@ -150,11 +150,20 @@ impl Service for FakeServer {
 
 type Fates = Box<dyn FnMut(&Passage<'_>) -> Fate + Send>;
 
-struct Script(Mutex<Fates>);
+struct Script {
+    fates: Mutex<Fates>,
+    /// The addresses that were connected to.
+    tried: Mutex<Vec<String>>,
+}
 
 impl Faults for Script {
     fn fate(&self, passage: &Passage<'_>) -> Fate {
-        (self.0.lock())(passage)
+        (self.fates.lock())(passage)
+    }
+
+    fn may_connect(&self, _from: &str, to: &str) -> bool {
+        self.tried.lock().push(to.to_owned());
+        true
     }
 }
 
@@ -168,7 +177,10 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let script = Arc::new(Script(Mutex::new(Box::new(|_| Fate::Deliver))));
+        let script = Arc::new(Script {
+            fates: Mutex::new(Box::new(|_| Fate::Deliver)),
+            tried: Mutex::default(),
+        });
         let network = MemoryNetwork::new(Arc::clone(&script) as Arc<dyn Faults>);
         let server = Arc::new(FakeServer::default());
         let (shutdown, context) = (Shutdown::new(), Context::new(TransportLimits::default()));
@@ -198,7 +210,7 @@ impl World {
     /// From now on, the n-th record (from 0) of a direction meets this fate, all others are delivered.
     fn fault(&self, to_server: bool, number: u64, fate: Fate) {
         let count = AtomicU64::new(0);
-        *self.script.0.lock() = Box::new(move |p| {
+        *self.script.fates.lock() = Box::new(move |p| {
             if p.to_listener == to_server && count.fetch_add(1, SeqCst) == number {
                 fate
             } else {
@@ -249,7 +261,7 @@ async fn a_call_whose_reply_is_lost_or_cut_is_sent_again_with_its_id_and_execute
 async fn many_calls_over_a_network_that_loses_one_record_in_seven_are_executed_once_each() {
     let world = Arc::new(World::new());
     let count = AtomicU64::new(0);
-    *world.script.0.lock() = Box::new(move |_| match count.fetch_add(1, SeqCst) % 7 {
+    *world.script.fates.lock() = Box::new(move |_| match count.fetch_add(1, SeqCst) % 7 {
         3 => Fate::Lose,
         5 => Fate::Delay(Duration::from_secs(1)),
         6 if count.load(SeqCst).is_multiple_of(2) => Fate::Cut,
@@ -268,6 +280,20 @@ async fn many_calls_over_a_network_that_loses_one_record_in_seven_are_executed_o
     let mut executed = world.executed();
     executed.sort();
     assert_eq!(executed, names);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_failed_comes_after_the_others_for_a_while() {
+    let world = World::new();
+    world.remove("a").await.unwrap();
+    world.remove("b").await.unwrap();
+    world.remove("c").await.unwrap();
+    let tried = || std::mem::take(&mut *world.script.tried.lock());
+    assert_eq!(tried(), ["nobody", "server", "server"]);
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    world.fault(true, 0, Fate::Cut);
+    world.remove("d").await.unwrap();
+    assert_eq!(tried(), ["nobody", "server"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -303,7 +329,7 @@ async fn jukebox_is_asked_again_as_a_new_call_and_in_the_end_it_is_the_answer() 
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_fails_the_call_in_time_and_the_next_one_works() {
     let world = World::new();
-    *world.script.0.lock() = Box::new(|p| match p.to_listener {
+    *world.script.fates.lock() = Box::new(|p| match p.to_listener {
         true => Fate::Lose,
         false => Fate::Deliver,
     });
@@ -314,7 +340,7 @@ async fn a_silent_server_fails_the_call_in_time_and_the_next_one_works() {
         "{silent:?}"
     );
     assert!(start.elapsed() < Duration::from_secs(75));
-    *world.script.0.lock() = Box::new(|_| Fate::Deliver);
+    *world.script.fates.lock() = Box::new(|_| Fate::Deliver);
     world.remove("b").await.unwrap();
     assert_eq!(world.executed(), ["b"]);
 }
