@@ -178,4 +178,5 @@ def main():
     whole_file(path_a, path_b)
 
 
-run(main)
+if __name__ == "__main__":
+    run(main)
