@@ -183,7 +183,9 @@ impl Owners {
                     }
                     _ => {}
                 }
-                let begins = owner.is_new || (opens && !owner.is_confirmed);
+                // Linux forgets a lock-owner whose first LOCK was denied, and uses its name again.
+                let is_empty = name.kind == OwnerKind::Lock && owner.states.is_empty();
+                let begins = owner.is_new || is_empty || (opens && !owner.is_confirmed);
                 if !begins && seqid != owner.seqid.wrapping_add(1) {
                     return Err(NfsStatus::BadSeqid);
                 }

@@ -155,3 +155,18 @@ fn a_long_reply_is_not_kept() {
     };
     assert_eq!(again.result, None);
 }
+
+#[test]
+fn a_lock_owner_that_holds_nothing_begins_anew() {
+    let mut o = Owners::new(OwnerLimits::default());
+    let lock = name(OwnerKind::Lock, "l");
+    assert_eq!(o.begin(&lock, (0, 1), false, 0), run());
+    o.end(&lock, 0, reply(1), OwnerChange::None);
+    assert_eq!(
+        o.begin(&lock, (0, 1), false, 0),
+        Ok(OwnerVerdict::Replay(reply(1).unwrap()))
+    );
+    assert_eq!(o.begin(&lock, (0, 2), false, 0), run());
+    o.end(&lock, 0, reply(2), OwnerChange::Has(STATE));
+    assert_eq!(o.begin(&lock, (0, 3), false, 0), Err(NfsStatus::BadSeqid));
+}
