@@ -10,6 +10,7 @@ use crate::{
     CbCompoundHeader, CbCompoundReply, CbOpNum, CompoundHeader, CompoundReply, Fattr, MdsThreshold,
     NfsStatus, OpBody, OpNum, OpReader, OpRes, ReplyWriter, ThresholdItem, Thresholds, cb,
     decode_fattr,
+    flex_files::{FlexDeviceAddr, FlexLayout, FlexLayoutHint, FlexLayoutReturn, FlexLayoutUpdate},
     layout::{FileLayout, FileLayoutDsAddr, FileLayoutHint},
     ops,
 };
@@ -288,6 +289,21 @@ pub fn files_layout(data: &[u8]) {
     };
 }
 
+/// The bodies of the flexible files layout: the first byte chooses which.
+pub fn flex_files(data: &[u8]) {
+    let Some((choice, rest)) = data.split_first() else {
+        return;
+    };
+    let d = &mut Decoder::new(rest);
+    match choice % 5 {
+        0 => round_trip!(FlexLayout, d),
+        1 => round_trip!(FlexDeviceAddr, d),
+        2 => round_trip!(FlexLayoutReturn, d),
+        3 => round_trip!(FlexLayoutUpdate, d),
+        _ => round_trip!(FlexLayoutHint, d),
+    };
+}
+
 /// Takes the bytes of a peer.
 pub type Target = fn(&[u8]);
 
@@ -298,4 +314,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("cb_compound", cb_compound),
     ("fattr", fattr),
     ("files_layout", files_layout),
+    ("flex_files", flex_files),
 ];

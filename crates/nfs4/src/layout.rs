@@ -105,7 +105,7 @@ xdr::xdr_struct! {
         pub iomode: IoMode,
         /// Layout type.
         pub layout_type: u32,
-        /// [`FileLayout`] for files.
+        /// [`FileLayout`] for files, [`crate::flex_files::FlexLayout`] for flexible files.
         pub body: Opaque<'a, LAYOUT_BODY_BYTES_MAX>,
     }
 

@@ -1,5 +1,5 @@
 //! NFSv4.1 and 4.2 on the wire (RFC 8881, RFC 7862 with its XDR in RFC 7863, RFC 8276): COMPOUND and `CB_COMPOUND`, every
-//! operation's arguments and results, attributes, and the files layout.
+//! operation's arguments and results, attributes, the files layout, and the flexible files layout (RFC 8435).
 //!
 //! Entry points: [`CompoundHeader`], [`OpReader`] and [`ReplyWriter`] for a server, [`CompoundBuilder`] and
 //! [`CompoundReply`] for a client, [`ops`] for the operations.
@@ -16,6 +16,7 @@ mod attr_types;
 mod base;
 pub mod cb;
 mod compound;
+pub mod flex_files;
 #[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
 pub mod fuzz;

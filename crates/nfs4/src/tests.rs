@@ -3,6 +3,7 @@
 //! (`framing`). Also generated values (`random`) and replay of the fuzz corpus (`corpus`).
 
 mod corpus;
+mod flex_files;
 mod framing;
 mod random;
 mod samples;

@@ -12,6 +12,10 @@ pub const RCA_DIR_DLG: u32 = 2;
 pub const RCA_FILE_LAYOUT: u32 = 3;
 /// Type bit: block layouts.
 pub const RCA_BLK_LAYOUT: u32 = 4;
+/// Type bit: flexible files layouts for reading (RFC 8435 §13.1).
+pub const RCA_FLEX_LAYOUT_READ: u32 = 16;
+/// Type bit: flexible files layouts for writing (RFC 8435 §13.1).
+pub const RCA_FLEX_LAYOUT_RW: u32 = 17;
 
 xdr::xdr_struct! {
     /// Arguments of `CB_RECALL_ANY`.

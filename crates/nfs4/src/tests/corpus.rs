@@ -1,10 +1,11 @@
 //! Goal: whatever a fuzzer once found stays fixed, and mutations of real messages do no harm. Method: replay of
 //! `fuzz/corpus`, and of generated messages with each byte changed and at each length.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use xdr::{Encoder, List, Opaque, encode_to_vec};
 
+use super::flex_files;
 use crate::{cb::*, fuzz, layout::*, ops::*, *};
 
 fn compound() -> Vec<u8> {
@@ -98,6 +99,7 @@ fn device() -> Vec<u8> {
     bytes
 }
 
+/// A message of our own for each target. A target with several has them under their names after a slash.
 fn samples() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("compound_args", compound()),
@@ -105,17 +107,35 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         ("cb_compound", callback()),
         ("fattr", encode_to_vec(&setattr())),
         ("files_layout", device()),
+        ("flex_files", flex_files::chosen(0, &flex_files::layout())),
+        (
+            "flex_files/device",
+            flex_files::chosen(1, &flex_files::device()),
+        ),
+        (
+            "flex_files/return",
+            flex_files::chosen(2, &flex_files::layout_return()),
+        ),
+        (
+            "flex_files/update",
+            flex_files::chosen(3, &flex_files::update()),
+        ),
     ]
 }
 
+fn split(name: &str) -> (&str, &str) {
+    name.split_once('/').unwrap_or((name, "seed"))
+}
+
 fn target(name: &str) -> fuzz::Target {
-    let found = fuzz::TARGETS.iter().find(|(n, _)| *n == name);
+    let found = fuzz::TARGETS.iter().find(|(n, _)| *n == split(name).0);
     found.expect("every corpus folder has its target").1
 }
 
 #[test]
 fn mutations_of_real_messages_do_no_harm() {
-    assert_eq!(samples().len(), fuzz::TARGETS.len());
+    let sampled: BTreeSet<_> = samples().iter().map(|(name, _)| split(name).0).collect();
+    assert_eq!(sampled.len(), fuzz::TARGETS.len());
     for (name, sample) in samples() {
         let run = target(name);
         run(&sample);
@@ -135,13 +155,14 @@ fn the_corpus_is_replayed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     for (name, sample) in samples() {
         let mut replayed = 0;
-        for file in std::fs::read_dir(root.join(name)).unwrap() {
+        let (folder, seed) = split(name);
+        for file in std::fs::read_dir(root.join(folder)).unwrap() {
             let bytes = std::fs::read(file.unwrap().path()).unwrap();
             target(name)(&bytes);
             replayed += 1;
         }
         assert!(replayed > 0, "{name} has a seed");
-        let seed = std::fs::read(root.join(name).join("seed")).unwrap();
+        let seed = std::fs::read(root.join(folder).join(seed)).unwrap();
         assert_eq!(seed, sample, "the seed of {name} is our own message");
     }
 }
@@ -151,9 +172,10 @@ fn the_corpus_is_replayed() {
 fn seeds_are_our_own_messages() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     for (name, sample) in samples() {
-        let seed = root.join(name).join("seed");
+        let (folder, seed) = split(name);
+        let seed = root.join(folder).join(seed);
         if std::env::var_os("ROPEWALK_WRITE_SEEDS").is_some() {
-            std::fs::create_dir_all(root.join(name)).unwrap();
+            std::fs::create_dir_all(root.join(folder)).unwrap();
             std::fs::write(&seed, &sample).unwrap();
         }
         assert!(std::fs::read(&seed).unwrap() == sample, "{name}");

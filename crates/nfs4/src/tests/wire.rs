@@ -9,12 +9,13 @@ use crate::{cb::*, layout::*, ops::*, *};
 macro_rules! wire {
     ($( $item:expr ),* $(,)?) => {{
         let mut out: Vec<u8> = Vec::new();
-        $( out.extend_from_slice(&Item::from($item).0); )*
+        $( out.extend_from_slice(&$crate::tests::wire::Item::from($item).0); )*
         out
     }};
 }
+pub(super) use wire;
 
-struct Item(Vec<u8>);
+pub(super) struct Item(pub(super) Vec<u8>);
 
 impl From<u32> for Item {
     fn from(word: u32) -> Self {
