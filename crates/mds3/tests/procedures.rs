@@ -190,3 +190,21 @@ async fn directories_are_mounted_and_nothing_else_is() {
     let refused = send(&rig.mount, &rig.conn, &rig.record(mnt, &args)).await;
     assert_eq!(refused, Err(AcceptError::ProcUnavail.into()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn create_takes_a_size_for_a_new_file_and_only_zero_for_one_that_is_there() {
+    let rig = Rig::new().await;
+    for (wanted, got) in [(300, 300), (7, 300), (0, 0)] {
+        let attributes = Sattr3 {
+            size: Some(wanted),
+            ..Sattr3::default()
+        };
+        let args = CreateArgs {
+            place: rig.at("file"),
+            how: CreateHow::Unchecked(attributes),
+        };
+        let body = rig.call(&args).await;
+        let made = CreateArgs::decode_res(&body).unwrap().into_result();
+        assert_eq!(made.unwrap().obj_attributes.unwrap().size, got, "{wanted}");
+    }
+}

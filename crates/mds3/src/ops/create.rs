@@ -107,8 +107,8 @@ async fn file(cx: &mut Cx<'_>, args: CreateArgs<'_>) -> Result<Made, NfsStatus> 
     let dir = cx.directory(args.place.dir)?;
     let name = name(args.place.name)?;
     let (new, how) = match &args.how {
-        CreateHow::Unchecked(attributes) => (to_new_node(attributes, FILE_MODE)?, How::Unchecked),
-        CreateHow::Guarded(attributes) => (to_new_node(attributes, FILE_MODE)?, How::Guarded),
+        CreateHow::Unchecked(attributes) => (new_file(attributes)?, How::Unchecked),
+        CreateHow::Guarded(attributes) => (new_file(attributes)?, How::Guarded),
         CreateHow::Exclusive(verifier) => {
             (NewNode::mode(EXCLUSIVE_MODE), How::Exclusive(*verifier))
         }
@@ -116,31 +116,53 @@ async fn file(cx: &mut Cx<'_>, args: CreateArgs<'_>) -> Result<Made, NfsStatus> 
     let fs = cx.fs();
     let keep = |_: &Created| Prepared::default();
     let created = fs::create(fs, &mut cx.actor, (&dir, name), (&new, how), &keep)?;
+    let size = match &args.how {
+        CreateHow::Unchecked(attributes) | CreateHow::Guarded(attributes) => attributes.size,
+        CreateHow::Exclusive(_) => None,
+    };
     if created.existing == Existing::Yes {
         if !created.inode.is_regular() {
             return Err(NfsStatus::Exist);
         }
-        if let CreateHow::Unchecked(Sattr3 { size: Some(_), .. }) = args.how {
-            truncate(cx, &created.inode).await?;
+        // As O_TRUNC; another size of a file that is there means nothing to any client.
+        if size == Some(0) {
+            fs::until_ready(fs, created.inode.id).await?;
+            cx.check_undenied(created.inode.id, Io::Write)?;
+            set_size(cx, &created.inode, 0, false).await?;
         }
     } else {
         fs::make_objects(fs, &cx.actor, &created.inode).await?;
+        if let Some(size @ 1..) = size {
+            set_size(cx, &created.inode, size, true).await?;
+        }
     }
     Ok((created.inode, dir))
 }
 
-/// A file that was there is cut, as O_TRUNC does.
-async fn truncate(cx: &mut Cx<'_>, inode: &Arc<Inode>) -> Result<(), NfsStatus> {
-    let fs = cx.fs();
-    fs::until_ready(fs, inode.id).await?;
-    cx.check_undenied(inode.id, Io::Write)?;
-    let empty = SetAttr {
-        size: Some(0),
+/// A size is set once the file is there.
+fn new_file(attributes: &Sattr3) -> Result<NewNode, NfsStatus> {
+    let sizeless = Sattr3 {
+        size: None,
+        ..*attributes
+    };
+    to_new_node(&sizeless, FILE_MODE)
+}
+
+/// Sets the size of a file, which may have been `made` without the permission to write it.
+async fn set_size(
+    cx: &mut Cx<'_>,
+    inode: &Arc<Inode>,
+    size: u64,
+    made: bool,
+) -> Result<(), NfsStatus> {
+    let wanted = SetAttr {
+        size: Some(size),
         ..SetAttr::default()
     };
+    let fs = cx.fs();
     let kept = Prepared::default();
-    let cut = fs::set_attributes(fs, &mut cx.actor, inode, &empty, false, &kept);
-    cut.await.map(drop)
+    let set = fs::set_attributes(fs, &mut cx.actor, inode, &wanted, made, &kept);
+    set.await.map(drop)
 }
 
 /// Tells the new object, or why there is none.
