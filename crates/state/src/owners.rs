@@ -312,8 +312,8 @@ impl Owners {
         }
     }
 
-    /// What time brings: owners that are idle too long go, and with them those of clients that are gone. States that are there no more
-    /// are forgotten. Answers the opens of owners that were not confirmed in time; they are to be closed.
+    /// What time brings, to owners that are idle too long: they go when they have no state any more, or their client is gone.
+    /// States that are there no more are forgotten. Answers the opens of owners that were not confirmed in time; they are to be closed.
     /// To be called every few seconds; a pass looks at every owner once.
     pub fn expire(
         &mut self,
@@ -328,8 +328,11 @@ impl Owners {
             if owner.is_running {
                 continue;
             }
-            let is_known = is_there(name.client);
             let is_over = owner.used_ms.saturating_add(self.limits.idle_ms) <= now_ms;
+            if !is_over {
+                continue;
+            }
+            let is_known = is_there(name.client);
             owner.states.retain(|other| {
                 // What a client held that is gone is told to be so, for a while.
                 let stays = !is_known || has_state(other);
@@ -338,12 +341,12 @@ impl Owners {
                 }
                 stays
             });
-            if is_over && !is_known {
+            if !is_known {
                 gone.push(name.clone());
-            } else if is_over && !owner.is_confirmed {
+            } else if !owner.is_confirmed {
                 unconfirmed.extend(owner.states.iter().map(|other| (name.client, *other)));
                 gone.push(name.clone());
-            } else if is_over && owner.states.is_empty() {
+            } else if owner.states.is_empty() {
                 gone.push(name.clone());
             }
         }

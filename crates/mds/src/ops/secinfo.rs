@@ -9,10 +9,12 @@ use nfs4::ops::{
     FLAVOR_SYS, SecInfo, SecInfoArgs, SecInfoNoNameArgs, SecInfoNoNameRes, SecInfoRes, SecInfoStyle,
 };
 
-/// The current file handle is consumed (§18.29.3).
+/// The current file handle is consumed (§18.29.3), but in NFSv4.0.
 fn flavors(cx: &mut Cx<'_>) -> Vec<SecInfo> {
-    cx.current_fh = None;
-    cx.current_stateid = None;
+    if cx.minor_version > 0 {
+        cx.current_fh = None;
+        cx.current_stateid = None;
+    }
     vec![SecInfo::Flavor(FLAVOR_SYS)]
 }
 

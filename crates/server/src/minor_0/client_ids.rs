@@ -9,7 +9,11 @@ use nfs4::{NfsStatus, OpNum, OpReader, ReplyWriter};
 use state::{CallbackSecurity, CallbackTarget, OwnerKind, OwnerName, SetClientId};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use xdr::Opaque;
+
+/// How often owners are looked over for idle ones.
+const SWEEP_MS: u64 = 10_000;
 
 impl<R: Role> Nfsd<R> {
     pub(super) async fn client_op_0<'r>(
@@ -138,6 +142,22 @@ impl<R: Role> Nfsd<R> {
     pub(crate) async fn expire_0(&self) {
         let now_ms = self.clients().now_ms();
         self.clients().hang_up();
+        self.sweep_owners(now_ms);
+        let over = self.clients().lock().reclaims_over(now_ms);
+        for client in over {
+            if let Err(status) = self.role().reclaim_complete(client).await {
+                tracing::debug!(%status, client = client.value, "the record of a client");
+            }
+        }
+    }
+
+    /// Forgets idle owners.
+    fn sweep_owners(&self, now_ms: u64) {
+        let swept_ms = &self.minor_0().swept_ms;
+        if now_ms.saturating_sub(swept_ms.load(Relaxed)) < SWEEP_MS {
+            return;
+        }
+        swept_ms.store(now_ms, Relaxed);
         let late = self.minor_0().owners.lock().expire(
             now_ms,
             |client| self.clients().lock().owner(client).is_some(),
@@ -145,12 +165,6 @@ impl<R: Role> Nfsd<R> {
         );
         for (client, other) in late {
             self.role().abandon_open(client, &other);
-        }
-        let over = self.clients().lock().reclaims_over(now_ms);
-        for client in over {
-            if let Err(status) = self.role().reclaim_complete(client).await {
-                tracing::debug!(%status, client = client.value, "the record of a client");
-            }
         }
     }
 }

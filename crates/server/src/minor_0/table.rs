@@ -3,6 +3,7 @@
 use parking_lot::Mutex;
 use rpc_service::Replies;
 use state::{OwnerLimits, Owners};
+use std::sync::atomic::AtomicU64;
 use tokio::sync::Notify;
 
 /// What a server has for NFSv4.0 beside its clients.
@@ -10,6 +11,8 @@ use tokio::sync::Notify;
 pub(crate) struct Minor0 {
     pub(super) owners: Mutex<Owners>,
     pub(super) replies: Replies,
+    /// When owners were last looked over.
+    pub(super) swept_ms: AtomicU64,
     /// A request of an owner has ended.
     pub(super) ended: Notify,
 }
@@ -19,6 +22,7 @@ impl Default for Minor0 {
         Self {
             owners: Mutex::new(Owners::new(OwnerLimits::default())),
             replies: Replies::default(),
+            swept_ms: AtomicU64::new(0),
             ended: Notify::new(),
         }
     }
