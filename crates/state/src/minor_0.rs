@@ -12,13 +12,16 @@ impl FileStates {
         self.source.is_of_this_boot(other)
     }
 
-    /// Who has an open, a lock state or a delegation.
+    /// Who has an open, a lock state or a delegation, or had a delegation that was revoked.
     #[must_use]
     pub fn client_of(&self, other: &Other) -> Option<ClientId> {
         match StateKind::of(other)? {
             StateKind::Open => self.opens.by_other(other).map(|o| o.client),
             StateKind::Lock => self.locks.by_other(other).map(|l| l.client),
-            StateKind::Delegation => self.delegations.by_other(other).map(|(client, _)| client),
+            StateKind::Delegation => {
+                let held = self.delegations.by_other(other).map(|(client, _)| client);
+                held.or_else(|| self.revoked.client_of(other))
+            }
             StateKind::Layout | StateKind::Copy => None,
         }
     }

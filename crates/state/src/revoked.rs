@@ -66,6 +66,13 @@ impl Revoked {
         self.by_client.get(&client)?.get(other).copied()
     }
 
+    /// Whose revoked stateid this is.
+    pub(crate) fn client_of(&self, other: &Other) -> Option<ClientId> {
+        let mut clients = self.by_client.iter();
+        let found = clients.find(|(_, revoked)| revoked.contains_key(other));
+        found.map(|(client, _)| *client)
+    }
+
     /// FREE_STATEID of a revoked stateid; whether there was one.
     pub(crate) fn free(&mut self, client: ClientId, other: &Other) -> bool {
         let Some(of_client) = self.by_client.get_mut(&client) else {

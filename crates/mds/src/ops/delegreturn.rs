@@ -3,7 +3,7 @@
 use crate::Mds;
 use crate::cx::{self, Cx};
 use nfs4::NfsStatus;
-use nfs4::ops::{DelegReturnArgs, DelegReturnRes};
+use nfs4::ops::{DelegReturnArgs, DelegReturnRes, FreeStateidArgs};
 
 pub(super) fn delegreturn(
     mds: &Mds,
@@ -13,7 +13,14 @@ pub(super) fn delegreturn(
     let client = cx.client()?;
     let file = cx::current(mds, cx)?.id;
     let stateid = cx.resolve(args.stateid)?;
-    let ended = mds.fs.state().return_delegation(stateid, client, file.0)?;
-    fs::settle_ended(&mds.fs, Some(ended));
+    let returned = mds.fs.state().return_delegation(stateid, client, file.0);
+    match returned {
+        Ok(ended) => fs::settle_ended(&mds.fs, Some(ended)),
+        // NFSv4.0 has no FREE_STATEID: this says as well that the client does not go on with it.
+        Err(NfsStatus::DelegRevoked) if cx.minor_0.is_some() => {
+            super::free_stateid::free_stateid(mds, cx, FreeStateidArgs { stateid })?;
+        }
+        Err(status) => return Err(status),
+    }
     Ok(DelegReturnRes {})
 }

@@ -6,11 +6,12 @@
 )]
 
 use crate::rig::Rig;
-use crate::rig::delegated::{BOTH, READ, User, cluster};
+use crate::rig::delegated::{BOTH, LEASE, READ, User, be_idle, cluster};
 use crate::rig::old::{CallbackProgram, IDENT, Old, Opened};
 use nfs4::attr;
 use nfs4::ops::*;
 use nfs4::{Bitmap, LockType, NfsStatus, OpNum, SessionId, StableHow, Stateid};
+use ropewalk_mds as mds;
 use std::time::Duration;
 use xdr::Opaque;
 
@@ -289,6 +290,46 @@ async fn a_delegation_is_recalled_over_a_connection_of_the_server() {
         .await;
     assert_eq!(done.status(), NfsStatus::Ok);
     assert!(user.try_open("f", READ).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delegation_that_is_not_returned_is_revoked_and_returning_it_acknowledges_that() {
+    let (rig, _port, _ds) = cluster().await;
+    let (program, _shutdown) = CallbackProgram::open(&rig);
+    let old = Old::new(&rig, "host").await;
+    let (open, delegation) = delegated(&old).await;
+    let user = User::new(&rig, "alice").await;
+    let waits = user.try_open("f", READ).await.err();
+    assert_eq!(waits, Some(NfsStatus::Delay));
+    for _ in 0..LEASE.as_secs() {
+        be_idle(&[&user], Duration::from_secs(1)).await;
+        assert_eq!(old.renew().await, NfsStatus::Ok);
+        mds::Mds::tick(&rig.nfsd).await;
+    }
+    assert!(!program.recalled.lock().is_empty());
+    assert!(user.try_open("f", READ).await.is_ok());
+    let read = ReadArgs {
+        stateid: delegation,
+        offset: 0,
+        count: 1,
+    };
+    let done = old
+        .on(&open.fh, |b| {
+            b.push(&read);
+        })
+        .await;
+    assert_eq!(done.status(), NfsStatus::BadStateid);
+    let back = DelegReturnArgs {
+        stateid: delegation,
+    };
+    for want in [NfsStatus::Ok, NfsStatus::BadStateid] {
+        let done = old
+            .on(&open.fh, |b| {
+                b.push(&back);
+            })
+            .await;
+        assert_eq!(done.status(), want);
+    }
 }
 
 #[tokio::test(start_paused = true)]
