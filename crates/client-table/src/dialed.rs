@@ -232,3 +232,50 @@ impl CallbackPath for DialedPath<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! What a client can have the server connect to is bounded.
+    use super::*;
+    use state::{ClientLimits, Clients, Grace};
+
+    fn table() -> Arc<ClientTable> {
+        let clients = Clients::new(ClientLimits::default(), 1, Grace::none());
+        ClientTable::new(clients, Box::new(|| 7))
+    }
+
+    const ONE: Verifier = Verifier { bytes: [1; 8] };
+    const TWO: Verifier = Verifier { bytes: [2; 8] };
+
+    fn address(host: u8) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, host], 1000))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_to_one_machine_are_bounded() {
+        let table = table();
+        let id = |n: usize| ClientId { value: n as u64 };
+        for n in 0..DIALED_PER_ADDRESS_MAX {
+            assert!(table.begins_dialing(id(n), ONE, address(1)), "{n}");
+        }
+        let next = id(DIALED_PER_ADDRESS_MAX);
+        assert!(!table.begins_dialing(next, ONE, address(1)));
+        assert!(table.begins_dialing(next, ONE, address(2)));
+        table.hang_up();
+        assert!(table.dialed.lock().is_empty(), "their clients are unknown");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_path_that_failed_rests_unless_the_client_names_another() {
+        let table = table();
+        let client = ClientId { value: 1 };
+        assert!(table.begins_dialing(client, ONE, address(1)));
+        assert!(!table.begins_dialing(client, ONE, address(1)), "under way");
+        table.dialed_as(client, ONE, None);
+        assert!(!table.begins_dialing(client, ONE, address(1)));
+        tokio::time::sleep(Duration::from_millis(REDIAL_MS + 1)).await;
+        assert!(table.begins_dialing(client, ONE, address(1)));
+        table.dialed_as(client, ONE, None);
+        assert!(table.begins_dialing(client, TWO, address(1)));
+    }
+}

@@ -190,3 +190,27 @@ fn security_of(user: &User) -> CallbackSecurity {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::is_callable;
+    use std::net::SocketAddr;
+
+    #[test]
+    fn callbacks_go_to_the_machine_that_asked_and_to_no_other() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        for (told, peer, want) in [
+            ("192.0.2.1:4000", Some("192.0.2.1:700"), true),
+            ("192.0.2.2:4000", Some("192.0.2.1:700"), false),
+            ("192.0.2.1:0", Some("192.0.2.1:700"), false),
+            ("192.0.2.1:4000", Some("[::ffff:192.0.2.1]:700"), true),
+            ("[2001:db8::1]:4000", Some("[2001:db8::1]:700"), true),
+            ("[2001:db8::2]:4000", Some("[2001:db8::1]:700"), false),
+            ("127.0.0.1:4000", Some("192.0.2.1:700"), false),
+            ("127.0.0.1:4000", None, true),
+            ("192.0.2.1:4000", None, false),
+        ] {
+            assert_eq!(is_callable(at(told), peer.map(at)), want, "{told} {peer:?}");
+        }
+    }
+}
