@@ -122,7 +122,9 @@ pub(super) fn reclaim(
         return Err(NfsStatus::ReclaimBad);
     }
     fs::ensure(&mds.fs, &mut cx.actor)?;
-    let recall = !mds.fs.grants_delegations() || !mds.fs.clients().can_call_back(wanted.client);
+    // To a client of NFSv4.0 the way is just being made. RENEW tells it when there is none.
+    let has_way = cx.minor_0.is_some() || mds.fs.clients().can_call_back(wanted.client);
+    let recall = !mds.fs.grants_delegations() || !has_way;
     let reclaimed = mds.fs.state().reclaim_delegation(&wanted, kind)?;
     mds.fs.note_delegation_granted();
     if recall {

@@ -293,6 +293,36 @@ async fn a_delegation_is_recalled_over_a_connection_of_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_holds_a_delegation_is_asked_for_the_size_by_others_and_not_by_itself() {
+    let (rig, _port, _ds) = cluster().await;
+    let (program, _shutdown) = CallbackProgram::open(&rig);
+    let old = Old::new(&rig, "host").await;
+    let (open, delegation) = delegated(&old).await;
+    let user = User::new(&rig, "alice").await;
+    let asked = GetAttrArgs {
+        attr_request: Bitmap::of(&[attr::SIZE]),
+    };
+    let read = ReadArgs {
+        stateid: delegation,
+        offset: 0,
+        count: 1,
+    };
+    let own = old
+        .on(&open.fh, |b| {
+            b.push(&read);
+            b.push(&asked);
+        })
+        .await;
+    assert_eq!(own.status(), NfsStatus::Ok);
+    assert!(program.idents.lock().is_empty());
+    let before = user.client.attrs(&open.fh, &[attr::CHANGE]).await.unwrap();
+    *program.known.lock() = (before.change.unwrap() + 1, 4711);
+    let seen = user.client.attrs(&open.fh, &[attr::SIZE]).await.unwrap();
+    assert_eq!(seen.size, Some(4711));
+    assert!(program.recalled.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_delegation_that_is_not_returned_is_revoked_and_returning_it_acknowledges_that() {
     let (rig, _port, _ds) = cluster().await;
     let (program, _shutdown) = CallbackProgram::open(&rig);

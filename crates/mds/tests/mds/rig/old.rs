@@ -2,11 +2,12 @@
 
 use super::Rig;
 use bytes::Bytes;
-use nfs4::cb::{CbRecallArgs, CbRecallRes};
+use nfs4::attr::{self, Attrs};
+use nfs4::cb::{CbGetAttrArgs, CbGetAttrRes, CbRecallArgs, CbRecallRes};
 use nfs4::ops::*;
 use nfs4::{
-    CbCompoundHeader, CbOpNum, ClientId, ClientOwner, CompoundBuilder, CompoundReply, Fattr,
-    FileHandle, LockType, NfsStatus, OpReader, ReplyWriter, StateOwner, Stateid, Verifier,
+    Bitmap, CbCompoundHeader, CbOpNum, ClientId, ClientOwner, CompoundBuilder, CompoundReply,
+    Fattr, FileHandle, LockType, NfsStatus, OpReader, ReplyWriter, StateOwner, Stateid, Verifier,
 };
 use parking_lot::Mutex;
 use rpc::{AuthSys, CallHeader, CallStart, OpaqueAuth, ReplyHeader};
@@ -49,6 +50,8 @@ impl Connector for Dialer {
 pub struct CallbackProgram {
     pub recalled: Mutex<Vec<Stateid>>,
     pub idents: Mutex<Vec<u32>>,
+    /// Change and size of the file that it holds.
+    pub known: Mutex<(u64, u64)>,
 }
 
 impl CallbackProgram {
@@ -77,10 +80,24 @@ impl Service for CallbackProgram {
         self.idents.lock().push(compound.callback_ident);
         let mut reply = ReplyWriter::<CbOpNum>::new(e, compound.tag.0);
         let mut ops = OpReader::new(d, compound.ops_count);
-        assert_eq!(ops.next_op(), Some(Ok(CbOpNum::Recall as u32)));
-        let args: CbRecallArgs<'_> = ops.args().unwrap();
-        self.recalled.lock().push(args.stateid);
-        let _ = reply.result(&CbRecallRes {});
+        let op = ops.next_op().unwrap().unwrap();
+        if op == CbOpNum::GetAttr as u32 {
+            let args: CbGetAttrArgs<'_> = ops.args().unwrap();
+            assert_eq!(args.attr_request, Bitmap::of(&[attr::CHANGE, attr::SIZE]));
+            let (change, size) = *self.known.lock();
+            let known = Attrs {
+                change: Some(change),
+                size: Some(size),
+                ..Attrs::default()
+            };
+            let attributes = Fattr::new(&known);
+            let _ = reply.result(&CbGetAttrRes { attributes });
+        } else {
+            assert_eq!(op, CbOpNum::Recall as u32);
+            let args: CbRecallArgs<'_> = ops.args().unwrap();
+            self.recalled.lock().push(args.stateid);
+            let _ = reply.result(&CbRecallRes {});
+        }
         Some(reply.finish(NfsStatus::Ok).into())
     }
 }
