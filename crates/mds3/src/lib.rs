@@ -20,6 +20,6 @@ mod program;
 mod results;
 mod status;
 
-pub use crate::nlm::{Nlm, Nsm};
+pub use crate::nlm::{HostHeld, Nlm, Nsm, free_host, hosts_held};
 pub use mount::Mount;
 pub use program::Nfs3;

@@ -333,3 +333,20 @@ async fn after_a_restart_a_host_is_told_and_reclaims_what_it_had() {
     assert_eq!(a.unlock(&file).await, Nlm4Stats::Granted);
     assert_eq!(b.lock(&file, false).await, Nlm4Stats::Granted);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_administrator_sees_hosts_and_ends_the_locks_of_one() {
+    let rig = Rig::new().await;
+    let file = rig.create("file").await;
+    let (a, b) = two(&rig).await;
+    a.lock(&file, false).await;
+    b.lock(&file, true).await;
+    let fs = rig.nfsd.role().fs();
+    let held = ropewalk_mds3::hosts_held(fs);
+    let shown: Vec<_> = held.iter().map(|h| (&*h.name, h.ranges_count)).collect();
+    assert_eq!(shown, [("a", 1), ("b", 0)]);
+    assert!(ropewalk_mds3::free_host(fs, &held[0]).await);
+    assert!(!ropewalk_mds3::free_host(fs, &held[0]).await);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(b.heard().len(), 1, "it has waited for the lock");
+}

@@ -108,6 +108,13 @@ pub(crate) enum Request {
     Scrub,
     /// Make a new signing key now (metadata server).
     KeyRotate,
+    /// Hosts with locks by NFSv3 (metadata server).
+    NlmHosts,
+    /// End the locks of one (metadata server).
+    NlmFree {
+        /// Its address or its name.
+        host: String,
+    },
 }
 
 #[derive(Debug, Serialize, Deserialize)]

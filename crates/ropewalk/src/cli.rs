@@ -3,6 +3,7 @@
 use crate::admin::MdsPlace;
 use crate::client_cmds::ClientCommand;
 use crate::config::{Access, AtimeName, CreateChoice, ExportTable, SquashName, TransportChoice};
+use crate::nlm_hosts::NlmCommand;
 use crate::rdma_provider::ProviderChoice;
 use crate::status::StatusArgs;
 use crate::up::dirs::UP_DS_MAX;
@@ -71,6 +72,9 @@ pub(crate) enum Command {
     Scrub(ScrubArgs),
     /// Remove a data server from the cluster for good: what it alone holds is lost
     Expel(ExpelArgs),
+    /// See which hosts have locks by NFSv3, and end those of one that will never come back
+    #[command(subcommand)]
+    Nlm(NlmCommand),
     /// Show RDMA devices, and why they can or cannot be used
     Rdma(RdmaArgs),
     /// Prove on this machine that the data go to the data servers, and come back unchanged

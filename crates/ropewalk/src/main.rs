@@ -22,6 +22,7 @@ mod listeners;
 mod man;
 mod metrics;
 mod movement;
+mod nlm_hosts;
 mod nss;
 mod older_nfs;
 mod out;
@@ -76,6 +77,7 @@ fn run(command: Command) -> Outcome {
         Command::Token(command) => token::run(&command),
         Command::Key(command) => key::run(&command),
         Command::Expel(args) => expel::run(&args),
+        Command::Nlm(command) => nlm_hosts::run(&command),
         Command::Rdma(args) => devices::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Client(command) => Ok(client_cmds::run(&command)?),

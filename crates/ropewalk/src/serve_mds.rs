@@ -22,6 +22,7 @@ use crate::failure::{Outcome, cannot, failed};
 use crate::key::RotatedKey;
 use crate::listeners;
 use crate::metrics::{self, Watched};
+use crate::nlm_hosts;
 use crate::nss::NameService;
 use crate::older_nfs::OlderNfs;
 use crate::out;
@@ -403,14 +404,7 @@ fn handler(view: Arc<View>) -> Handler {
                 Request::Expel {
                     ds_id,
                     yes_lose_data,
-                } => {
-                    let (cluster, why) = (view.cluster(), "expelled by an administrator");
-                    let done = match yes_lose_data {
-                        true => expel(cluster, ds_id, why).await,
-                        false => expel_spare(cluster, ds_id, why).await,
-                    };
-                    serde_json::to_value(done.map_err(|e| e.to_string())?)
-                }
+                } => serde_json::to_value(view.expel(ds_id, yes_lose_data).await?),
                 Request::DsLoss { ds_id } => serde_json::to_value(view.loss(ds_id).await?),
                 Request::FilePaths { files } => serde_json::to_value(view.paths(files).await?),
                 Request::DsDrain {
@@ -450,6 +444,10 @@ fn handler(view: Arc<View>) -> Handler {
                 }
                 Request::AcceptState => serde_json::to_value(view.accept_state().await?),
                 Request::Scrub => serde_json::to_value(view.cluster().order_scrub()),
+                Request::NlmHosts => serde_json::to_value(nlm_hosts::hosts(view.fs())),
+                Request::NlmFree { host } => {
+                    serde_json::to_value(nlm_hosts::free(view.fs(), &host).await?)
+                }
                 Request::KeyRotate => {
                     let made = rotate_key(view.fs()).await.map_err(|e| e.to_string())?;
                     let (id, signs) = (made.id, made.signs);
@@ -475,6 +473,15 @@ impl Watched for View {
 }
 
 impl View {
+    async fn expel(&self, ds_id: u32, yes_lose_data: bool) -> Result<(), String> {
+        let (cluster, why) = (self.cluster(), "expelled by an administrator");
+        let done = match yes_lose_data {
+            true => expel(cluster, ds_id, why).await,
+            false => expel_spare(cluster, ds_id, why).await,
+        };
+        done.map_err(|e| e.to_string())
+    }
+
     fn fs(&self) -> &Arc<Fs> {
         self.nfsd.role().fs()
     }

@@ -161,6 +161,13 @@ impl FileStates {
         self.open_count(file) == 0
     }
 
+    /// Ranges that a host has locked, and files that it shares.
+    #[must_use]
+    pub fn held_by_host(&self, client: ClientId) -> (usize, usize) {
+        let ranges = self.locks.ranges_of(client);
+        (ranges, self.opens.of_client(client).len())
+    }
+
     /// Whether hosts hold locks of the file, or wait for some.
     #[must_use]
     pub fn has_host_locks(&self, file: u64) -> bool {

@@ -496,6 +496,11 @@ impl Locks {
             .collect()
     }
 
+    /// Ranges that a client has locked.
+    pub(crate) fn ranges_of(&self, client: ClientId) -> usize {
+        self.per_client.get(&client).map_or(0, |c| c.ranges_count)
+    }
+
     /// Whether a client has lock states.
     pub(crate) fn has_client(&self, client: ClientId) -> bool {
         self.per_client.contains_key(&client)

@@ -42,6 +42,11 @@ impl HostName {
         })
     }
 
+    /// Where it calls from, as text.
+    pub(crate) fn peer(&self) -> &str {
+        &self.peer
+    }
+
     /// The name that it gives itself.
     pub(crate) fn name(&self) -> &[u8] {
         &self.name

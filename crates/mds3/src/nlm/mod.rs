@@ -17,6 +17,7 @@ mod cancel;
 mod cx;
 mod free_all;
 mod granted;
+mod held;
 mod host;
 mod host_calls;
 mod lock;
@@ -27,5 +28,6 @@ mod share;
 mod test;
 mod unlock;
 
+pub use held::{HostHeld, free_host, hosts_held};
 pub use nsm::Nsm;
 pub use program::Nlm;
