@@ -126,6 +126,26 @@ async fn what_came_with_later_minor_versions_is_unknown() {
 }
 
 #[tokio::test]
+async fn every_operation_of_the_protocol_is_there_and_no_other() {
+    let (rig, _port, _ds) = cluster().await;
+    let old = Old::new(&rig, "host").await;
+    for op in OpNum::ALL.iter().copied() {
+        let done = old
+            .run(|b| {
+                b.push(&PutRootFhArgs {});
+                crate::notsupp::push(b, op);
+            })
+            .await;
+        let status = done.status();
+        let is_of_0 = op as u32 <= OpNum::ReleaseLockOwner as u32;
+        let is_unknown = status == NfsStatus::OpIllegal;
+        assert_eq!(is_unknown, !is_of_0, "{op:?}: {status}");
+        let lacks = matches!(op, OpNum::DelegPurge | OpNum::OpenAttr);
+        assert_eq!(status == NfsStatus::NotSupp, lacks, "{op:?}: {status}");
+    }
+}
+
+#[tokio::test]
 async fn both_protocols_have_one_state() {
     let (rig, _port, _ds) = cluster().await;
     let old = Old::new(&rig, "host").await;

@@ -38,7 +38,8 @@ macro_rules! bare {
     };
 }
 
-fn push(b: &mut CompoundBuilder, op: OpNum) {
+/// Appends an operation without its arguments.
+pub(crate) fn push(b: &mut CompoundBuilder, op: OpNum) {
     bare!(b, op; Access, Close, Commit, Create, DelegPurge, DelegReturn, GetAttr, GetFh, Link, Lock, LockT, LockU,
         Lookup, LookupP, NVerify, Open, OpenAttr, OpenConfirm, OpenDowngrade, PutFh, PutPubFh, PutRootFh, Read, ReadDir,
         ReadLink, Remove, Rename, Renew, RestoreFh, SaveFh, SecInfo, SetAttr, SetClientId, SetClientIdConfirm, Verify,
