@@ -4,8 +4,7 @@
 //! [`Held`] counts the request among those of its clients until it ends, so that no lease ends meanwhile.
 //!
 //! # Ordering
-//! A call is looked up among the kept replies before its first operation that changes anything. What comes before only looks and may
-//! be done again.
+//! A call is looked up among the kept replies before its first operation that must not be done twice. What comes before may.
 
 use super::asked::{Asked, asked};
 use super::context::{Minor0Context, NOBODY};
@@ -145,7 +144,7 @@ impl<R: Role> Nfsd<R> {
                 Ok(op) => op,
                 Err(status) => return Walked::Done(status),
             };
-            if running.is_none() && !is_read_only(op) && op != OpNum::Renew {
+            if running.is_none() && is_once(op) {
                 match self.hear(cx, request) {
                     Ok(new) => *running = Some(new),
                     Err(walked) => return walked,
@@ -373,6 +372,11 @@ impl<A: Actor> Compound<'_, A> {
             minor_0.client = client;
         }
     }
+}
+
+/// Whether an operation must not be done twice. WRITE and COMMIT may, as in NFSv3; they would push others out.
+fn is_once(op: OpNum) -> bool {
+    !is_read_only(op) && !matches!(op, OpNum::Renew | OpNum::Write | OpNum::Commit)
 }
 
 /// Whether a request with this end has used its sequence id (RFC 7530 §9.1.7).
