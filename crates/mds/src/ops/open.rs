@@ -51,6 +51,10 @@ pub(super) async fn open(
 ) -> Result<OpenRes, NfsStatus> {
     let client = cx.client()?;
     let share = share_of(args)?;
+    // NFSv4.0 has no wishes.
+    if cx.minor_0.is_some() && args.share_access & !SHARE_ACCESS_BOTH != 0 {
+        return Err(NfsStatus::Inval);
+    }
     check_claim_grace(mds, cx, &args.claim)?;
     let writes = share.access & SHARE_ACCESS_WRITE != 0;
     if writes || matches!(args.how, OpenHow::Create(_)) {

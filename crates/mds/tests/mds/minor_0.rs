@@ -48,12 +48,16 @@ async fn an_owner_confirms_its_first_open_and_retries_get_what_was_answered() {
     assert_eq!(wrong, Err(NfsStatus::BadSeqid));
     let stateid = old.confirm(&open, 6).await.unwrap();
     assert_eq!(old.confirm(&open, 6).await, Ok(stateid), "a retry");
+    // A failure that counts, of share bits that came later.
+    let wish = (READ | SHARE_WANT_NO_DELEG, NONE);
+    let refused = old.open_answer(("o", 7), "f", wish, false).await;
+    assert_eq!(refused.status(), NfsStatus::Inval);
     for (seqid, stateid, want) in [
-        (8, stateid, NfsStatus::BadSeqid),
-        (7, open.stateid, NfsStatus::OldStateid),
-        (8, stateid, NfsStatus::Ok),
-        (8, stateid, NfsStatus::Ok),
-        (9, stateid, NfsStatus::BadStateid),
+        (9, stateid, NfsStatus::BadSeqid),
+        (8, open.stateid, NfsStatus::OldStateid),
+        (9, stateid, NfsStatus::Ok),
+        (9, stateid, NfsStatus::Ok),
+        (10, stateid, NfsStatus::BadStateid),
     ] {
         let got = status_on(&old, &open, close(seqid, stateid)).await;
         assert_eq!(got, want, "CLOSE {seqid}");

@@ -3,7 +3,7 @@
 use nfs4::ops::{
     CloseArgs, CreateHow, DelegReturnArgs, LockArgs, LockTArgs, LockUArgs, Locker, OpenArgs,
     OpenClaim, OpenConfirmArgs, OpenDowngradeArgs, OpenHow, ReadArgs, ReleaseLockOwnerArgs,
-    RenewArgs, SHARE_ACCESS_BOTH, SetAttrArgs, WriteArgs,
+    RenewArgs, SetAttrArgs, WriteArgs,
 };
 use nfs4::{ClientId, NfsStatus, OpNum, OpReader, Stateid};
 use state::{Other, OwnerKind};
@@ -71,7 +71,7 @@ impl Asked {
 /// Looks at the arguments of the operation that `ops` stands at, and leaves it there.
 ///
 /// # Errors
-/// `BadXdr`; `Inval` for share bits that NFSv4.0 does not have.
+/// `BadXdr`, also for claims and create modes that NFSv4.0 does not have.
 pub(super) fn asked(op: OpNum, ops: &OpReader<'_>) -> Result<Asked, NfsStatus> {
     let mut ops = ops.clone();
     let before = ops.rest();
@@ -127,9 +127,6 @@ fn open(a: &OpenArgs<'_>) -> Result<Asked, NfsStatus> {
     );
     if !is_of_0 || matches!(a.how, OpenHow::Create(CreateHow::Exclusive41(_))) {
         return Err(NfsStatus::BadXdr);
-    }
-    if a.share_access & !SHARE_ACCESS_BOTH != 0 {
-        return Err(NfsStatus::Inval);
     }
     Ok(Asked {
         seqs: vec![Seq {

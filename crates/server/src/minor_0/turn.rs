@@ -38,7 +38,7 @@ impl<'a> Turn<'a> {
     /// Waits until it is this request's turn.
     ///
     /// # Errors
-    /// `BadSeqid`, `BadStateid`, `Resource`; `Delay` when another request of the owner takes too long.
+    /// `BadSeqid`, `BadStateid`; `Resource` where there is no room, or another request of the owner takes too long.
     pub(super) async fn of(
         minor_0: &'a Minor0,
         client: ClientId,
@@ -58,8 +58,8 @@ impl<'a> Turn<'a> {
             }
         };
         let judged = tokio::time::timeout(BUSY_WAIT_MAX, judged).await;
-        // This one does not count: the sequence id was not used.
-        judged.unwrap_or(Err(NfsStatus::Delay))
+        // Of the failures that leave the client's sequence id as it is.
+        judged.unwrap_or(Err(NfsStatus::Resource))
     }
 
     fn attempt(
