@@ -153,6 +153,7 @@ impl<R: Role> Service for Nfsd<R> {
 
     fn disconnected(&self, conn: &ConnHandle, _reason: CloseReason) {
         self.clients.disconnected(conn);
+        self.minor_0().callers.forget(conn.id());
     }
 
     fn credits_short(&self, conn: &ConnHandle) {

@@ -5,7 +5,7 @@
 //!
 //! | What NFSv4.1 has | What stands for it here |
 //! |---|---|
-//! | the session's client | the client of the last operation that named one; before, nobody (`NOBODY`) |
+//! | the session's client | the client of the last operation that named one; before, that of the connection, or nobody (`NOBODY`) |
 //! | the slot's reply cache | the replies of the last calls by address, transaction id and sum; the last reply of each owner |
 //! | the session's sizes | `REPLY_BYTES_MAX` |
 //! | persistent replies, layouts | nothing |
@@ -17,6 +17,7 @@
 //! The table of owners is never locked by who holds the client table.
 
 mod asked;
+mod callers;
 mod client_ids;
 pub(crate) mod context;
 mod status;

@@ -1,5 +1,6 @@
 //! The owners and the kept replies of one server.
 
+use super::callers::Callers;
 use parking_lot::Mutex;
 use rpc_service::Replies;
 use state::{OwnerLimits, Owners};
@@ -11,6 +12,7 @@ use tokio::sync::Notify;
 pub(crate) struct Minor0 {
     pub(super) owners: Mutex<Owners>,
     pub(super) replies: Replies,
+    pub(crate) callers: Callers,
     /// When owners were last looked over.
     pub(super) swept_ms: AtomicU64,
     /// A request of an owner has ended.
@@ -22,6 +24,7 @@ impl Default for Minor0 {
         Self {
             owners: Mutex::new(Owners::new(OwnerLimits::default())),
             replies: Replies::default(),
+            callers: Callers::default(),
             swept_ms: AtomicU64::new(0),
             ended: Notify::new(),
         }

@@ -79,7 +79,8 @@ impl<R: Role> Nfsd<R> {
         mut reply: ReplyWriter<OpNum>,
     ) -> Option<Message> {
         cx.minor_0 = Some(Minor0Context::default());
-        cx.enter_minor_0(NOBODY, &Arc::default());
+        let (caller, owner) = self.caller_0(cx.conn.id());
+        cx.enter_minor_0(caller, &owner);
         let mut held = Held {
             table: self.clients(),
             clients: Vec::new(),
@@ -110,6 +111,15 @@ impl<R: Role> Nfsd<R> {
             running.complete(kept(&message, request.header_bytes));
         }
         Some(message)
+    }
+
+    /// Who calls on a connection, and its name, as far as that is known.
+    fn caller_0(&self, connection: u64) -> (ClientId, Arc<[u8]>) {
+        let known = self.minor_0().callers.of(connection).and_then(|client| {
+            let clients = self.clients().lock();
+            Some((client, Arc::from(clients.owner(client)?)))
+        });
+        known.unwrap_or_else(|| (NOBODY, Arc::default()))
     }
 
     /// A client that went while its request ran may have got state after that: it is removed once more.
@@ -247,6 +257,11 @@ impl<R: Role> Nfsd<R> {
             NfsStatus::StaleClientId if asked.client.is_none() => NfsStatus::Expired,
             status => status,
         })?;
+        if cx.minor_0.is_some_and(|m| m.client != client) {
+            let is_known = |other| self.clients().lock().owner(other).is_some();
+            let callers = &self.minor_0().callers;
+            callers.note(cx.conn.id(), client, is_known);
+        }
         cx.enter_minor_0(client, &owner);
         if asked.seqs.is_empty() {
             return self.check_confirmed(asked).map(|()| None);
