@@ -39,6 +39,8 @@ def reopened_without_asking(path, mount, what):
 
 def writer_and_reader(mine, other, mnt):
     """A write delegation: no OPEN is sent, and the other client's open calls it back."""
+    # In NFSv4.0 the first open of an owner is to be confirmed, so it is not delegated.
+    write(mine + ".first", b"")
     write(mine, b"a" * 5000)
     reopened_without_asking(mine, mnt, "for writing")
     returned = count(mnt, "DELEGRETURN")

@@ -68,9 +68,10 @@ const fn with_copies(vers: &'static str) -> Pass {
 }
 
 /// The versions differ in few operations, so the second pass is cheaper where size alone matters.
-const PASSES: [Pass; 6] = [
+const PASSES: [Pass; 7] = [
     usual("4.2", 100_000),
     usual("4.1", 5_000),
+    usual("4.0", 1_000),
     with_copies("4.2"),
     on_disk(Disk::Small),
     on_disk(Disk::Shared),
@@ -88,6 +89,23 @@ const LONG_PASS: Pass = Pass {
 
 /// What a newer kernel does otherwise: it asks for delegations in place of opens, and keeps times.
 const NEWER_SCENARIOS: [&str; 3] = ["opens", "preserve", "delegations"];
+
+/// What NFSv4.0 does otherwise: owners with sequence ids, callbacks over a connection of the server's, no layouts.
+const OLDEST_SCENARIOS: [&str; 10] = [
+    "mount",
+    "special",
+    "preserve",
+    "acl",
+    "nfs3",
+    "openunlink",
+    "truncate",
+    "mmap",
+    "locks",
+    "delegations",
+];
+
+/// What has all versions in one pass.
+const ALL_VERSIONS: [&str; 2] = ["versions", "nfs3locks"];
 
 /// What two copies are for.
 const COPIES_SCENARIOS: [&str; 3] = ["dscrash", "failover", "drain"];
@@ -140,6 +158,10 @@ fn run_pass(
         } => all.among(&["failover"]),
         Pass { newer: true, .. } => all.among(&NEWER_SCENARIOS),
         Pass { copies: 2.., .. } => all.among(&COPIES_SCENARIOS),
+        Pass { vers: "4.0", .. } => all.among(&OLDEST_SCENARIOS),
+        Pass { vers: "4.1", .. } => all
+            .that(|needs| needs != Needs::Copies)
+            .map(|all| all.without(&ALL_VERSIONS)),
         _ => all.that(|needs| needs != Needs::Copies),
     };
     let Some(scenarios) = some else {

@@ -51,6 +51,9 @@ pub(crate) struct ScenarioArgs {
     /// Print the results as one JSON array at the end.
     #[arg(long)]
     json: bool,
+    /// Scenarios that are not run though they are named.
+    #[arg(skip)]
+    left_out: &'static [&'static str],
 }
 
 impl ScenarioArgs {
@@ -95,6 +98,14 @@ impl ScenarioArgs {
             scenario,
             ..self.clone()
         })
+    }
+
+    /// The same without these scenarios.
+    pub(crate) fn without(&self, names: &'static [&'static str]) -> Self {
+        Self {
+            left_out: names,
+            ..self.clone()
+        }
     }
 
     /// The settings for guests, for a server at this port and export.
@@ -336,7 +347,8 @@ pub(crate) fn session(
     args: &ScenarioArgs,
     has: impl Fn(Needs) -> bool,
 ) -> Result<Vec<Outcome>> {
-    let chosen = select(&args.scenario, has)?;
+    let mut chosen = select(&args.scenario, has)?;
+    chosen.retain(|scenario| !args.left_out.contains(&scenario.name));
     let (with_host, calm): (Vec<&Scenario>, Vec<&Scenario>) = chosen
         .into_iter()
         .partition(|scenario| scenario.part.is_some());
