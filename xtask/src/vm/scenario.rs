@@ -229,13 +229,10 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         Needs::Crash,
         hosted::crash,
     ),
-    Scenario {
-        needs: Needs::Cluster,
-        ..plain(
-            "versions",
-            "NFSv3, 4.0, 4.1 and 4.2 on one directory, in every pair: contents, open files, locks (--nfs3 --register-rpcbind)",
-        )
-    },
+    extended(
+        "versions",
+        "NFSv3, 4.0, 4.1 and 4.2 on one directory, in every pair: contents, open files, locks (--nfs3 --register-rpcbind)",
+    ),
     hosted(
         "nfs3locks",
         "locks by NFSv3 and by NFSv4, and kill -9 of the server under them (--nfs3 --register-rpcbind --crash)",
