@@ -38,9 +38,9 @@ pub(crate) async fn once(
         xid: call.header.xid,
         sum: xxh3_64(call.record),
     };
-    match replies.hear(key) {
+    match replies.hear_out(key).await {
         None => {}
-        // Its reply is on its way.
+        // It takes long.
         Some(Heard::Running) => return None,
         Some(Heard::Done(Some(result))) => {
             return Some(replay(Seal::None, call.header.xid, &result));

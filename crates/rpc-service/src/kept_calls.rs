@@ -12,9 +12,15 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// Calls that are remembered. A thousand clients with eight calls under way each have their last ones in it.
 pub const REPLIES_MAX: usize = 8192;
+
+/// How long a retry waits for the call that it repeats. Clients send none sooner than after some seconds.
+const RUNNING_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// What names a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,12 +51,34 @@ struct Kept {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Replies(Mutex<Kept>);
+pub struct Replies {
+    kept: Mutex<Kept>,
+    /// A call has ended.
+    ended: Notify,
+}
 
 impl Replies {
+    /// As [`Replies::hear`], but a retry of a call that runs waits for its end, for a while: the connection that the call came on may be
+    /// gone, and with it the answer.
+    pub async fn hear_out(&self, key: CallKey) -> Option<Heard> {
+        let deadline = Instant::now() + RUNNING_WAIT_MAX;
+        loop {
+            let ended = self.ended.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
+            match self.hear(key) {
+                Some(Heard::Running) => {}
+                heard => return heard,
+            }
+            if tokio::time::timeout_at(deadline, ended).await.is_err() {
+                return Some(Heard::Running);
+            }
+        }
+    }
+
     /// A call arrives. What is known of it, or `None` if it is new and runs from now on.
     pub fn hear(&self, key: CallKey) -> Option<Heard> {
-        let mut kept = self.0.lock();
+        let mut kept = self.kept.lock();
         if let Some(heard) = kept.calls.get(&key) {
             return Some(heard.clone());
         }
@@ -69,15 +97,16 @@ impl ReplyCache for &Replies {
     type Key = CallKey;
 
     fn complete(&self, key: CallKey, reply: Option<Arc<[u8]>>) -> bool {
-        let mut kept = self.0.lock();
-        match kept.calls.get_mut(&key) {
+        let known = match self.kept.lock().calls.get_mut(&key) {
             Some(heard) => {
                 *heard = Heard::Done(reply);
                 true
             }
             // So many came after it.
             None => false,
-        }
+        };
+        self.ended.notify_waiters();
+        known
     }
 }
 
@@ -109,5 +138,20 @@ mod tests {
         }
         assert!(replies.hear(key(1, 7)).is_none(), "the oldest has gone");
         assert!(!(&replies).complete(key(1, 8), None), "so has the next one");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_retry_of_a_call_that_runs_waits_for_its_answer_and_not_for_ever() {
+        let replies = Replies::default();
+        assert!(replies.hear_out(key(1, 7)).await.is_none());
+        let end = async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            (&replies).complete(key(1, 7), Some(Arc::from(*b"done")));
+        };
+        let (heard, ()) = tokio::join!(replies.hear_out(key(1, 7)), end);
+        assert!(matches!(heard, Some(Heard::Done(Some(reply))) if &*reply == b"done"));
+        assert!(replies.hear_out(key(2, 7)).await.is_none());
+        let heard = replies.hear_out(key(2, 7)).await;
+        assert!(matches!(heard, Some(Heard::Running)));
     }
 }

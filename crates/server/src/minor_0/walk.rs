@@ -155,7 +155,7 @@ impl<R: Role> Nfsd<R> {
                 Err(status) => return Walked::Done(status),
             };
             if running.is_none() && is_once(op) {
-                match self.hear(cx, request) {
+                match self.hear(cx, request).await {
                     Ok(new) => *running = Some(new),
                     Err(walked) => return walked,
                 }
@@ -185,7 +185,7 @@ impl<R: Role> Nfsd<R> {
     }
 
     /// Looks a call up among those that were answered.
-    fn hear<'r>(
+    async fn hear<'r>(
         &'r self,
         cx: &Compound<'r, R::Actor>,
         request: &Request<'_>,
@@ -196,9 +196,9 @@ impl<R: Role> Nfsd<R> {
             sum: xxh3_64(cx.record()),
         };
         let replies = &self.minor_0().replies;
-        match replies.hear(key) {
+        match replies.hear_out(key).await {
             None => Ok(RunningCall::new(replies, key)),
-            // Its reply is on its way.
+            // It takes long.
             Some(Heard::Running) => Err(Walked::Retry(None)),
             Some(Heard::Done(Some(kept))) => Err(Walked::Replay(kept)),
             Some(Heard::Done(None)) => {
