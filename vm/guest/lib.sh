@@ -50,11 +50,11 @@ rpc_daemons() {
 }
 
 # mount_v3 DIR: mounts the export by NFSv3, without rpcbind, and without locks unless LOCKS=lock. Names and attributes are not
-# cached.
+# cached. PROTO3=rdma for RDMA, then with MOUNT_PORT.
 mount_v3() {
     LD_LIBRARY_PATH=$(echo /run/tools/lib/*-linux-gnu):$(echo /run/tools/usr/lib/*-linux-gnu) \
         timeout 240 /run/tools/sbin/mount.nfs "$SERVER:$EXPORT" "$1" \
-        -o "vers=3,${LOCKS:-nolock},proto=tcp,port=$PORT,mountproto=tcp,mountport=$PORT,sec=sys,hard,timeo=100,noac,lookupcache=none"
+        -o "vers=3,${LOCKS:-nolock},proto=${PROTO3:-tcp},port=$PORT,mountproto=tcp,mountport=${MOUNT_PORT:-$PORT},sec=sys,hard,timeo=100,noac,lookupcache=none"
 }
 
 # unmount DIR: a plain umount; the helper of the NFS tools would only look for NFSv3 state.

@@ -28,7 +28,7 @@ patiently() {
 
 # start ADDRESSES: a metadata server and two data servers listen there.
 start() {
-    "$ROPEWALK" up --ds 2 --dir $STATE --transport rdma --rdma-provider verbs --listen "$1" \
+    "$ROPEWALK" up --nfs3 --ds 2 --dir $STATE --transport rdma --rdma-provider verbs --listen "$1" \
         --export 192.0.0.0/16:rw:none >/run/up.log 2>&1 &
     UP=$!
     patiently "the cluster is ready" grep -q 'ropewalk is ready' /run/up.log

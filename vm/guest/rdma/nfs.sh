@@ -18,6 +18,19 @@ check python3 "$LIB/siw/files.py" "$WORK" read
 [ "$(operations by-layout)" -gt 0 ] || fail "no layout was used"
 check python3 "$LIB/siw/transports.py" "$MNT" "$SERVER" "$PORT" rdma
 
+# The same tree by NFSv3 over RDMA (RFC 8166, 8267). MOUNT goes over TCP, as mount.nfs does it.
+modprobe nfsv3
+mkdir -p "$MNT.v3" "$WORK/by-v3"
+MOUNT_PORT=2049 PROTO3=rdma mount_v3 "$MNT.v3" || fail "cannot mount with vers=3 over RDMA"
+grep -q " $MNT.v3 nfs .*vers=3,.*proto=rdma,port=$PORT," /proc/mounts || fail "not mounted with vers=3 over RDMA"
+check python3 "$LIB/siw/files.py" "$MNT.v3/${WORK##*/}" read
+check python3 "$LIB/siw/files.py" "$MNT.v3/${WORK##*/}/by-v3" write
+sync -f "$MNT.v3"
+echo 3 >/proc/sys/vm/drop_caches
+check python3 "$LIB/siw/files.py" "$MNT.v3/${WORK##*/}/by-v3" read
+check python3 "$LIB/siw/files.py" "$WORK/by-v3" read
+unmount "$MNT.v3" || fail "cannot unmount what was mounted with vers=3"
+
 mkdir "$WORK/recalls" || fail "cannot make a directory"
 since=$(date +%s)
 check env "STATE=$STATE" python3 "$LIB/rdma/recalls.py" "$WORK/recalls" "$MNT" \
