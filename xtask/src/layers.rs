@@ -28,7 +28,7 @@ const LAYERS: [&[&str]; 9] = [
     ],
     &["rpc-service", "client-table", "namespace"],
     &["session-client", "nfs3-client", "server", "cluster"],
-    &["stripes"],
+    &["stripes", "foreign"],
     &["fs"],
     &["mds", "mds3", "ds", "client", "bench", "sim"],
     &["ropewalk", "xtask"],
