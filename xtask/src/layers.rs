@@ -48,6 +48,7 @@ const SAME_LAYER: &[(&str, &str)] = &[
     ("meta-fjall", "ring-log"),
     ("mds3", "mds"),
     ("sim", "mds"),
+    ("sim", "mds3"),
     ("sim", "ds"),
     ("sim", "client"),
     ("bench", "client"),

@@ -129,6 +129,14 @@ impl Wires {
         })
     }
 
+    /// A connector that reaches the metadata server in one way only: it is known by one address.
+    pub(crate) fn one_way(&self, name: &str, is_rdma: bool) -> Arc<OneWay> {
+        Arc::new(OneWay {
+            by_name: self.connector(name),
+            is_rdma,
+        })
+    }
+
     /// The fabric as the end of this name has it.
     pub(crate) fn fabric(&self, name: &str) -> SimFabric {
         SimFabric {
@@ -224,6 +232,28 @@ impl ByName {
             .tell(&self.name, format_args!("- connects to {to} over RDMA"));
         let address = self.wires.address(to);
         rdma::connect(address, &self.rdma, reverse, &self.context).await
+    }
+}
+
+/// Connects over memory, or over RDMA. A server that keeps replies without sessions knows a client by its address, and a client of
+/// the simulation has another one over each transport.
+pub(crate) struct OneWay {
+    by_name: Arc<ByName>,
+    is_rdma: bool,
+}
+
+impl Connector for OneWay {
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+        reverse: Arc<dyn DynService>,
+    ) -> BoxFuture<'a, Result<ConnHandle, ConnectError>> {
+        Box::pin(async move {
+            match self.is_rdma {
+                true => self.by_name.over_rdma(MDS_NAME, reverse).await,
+                false => self.by_name.memory.connect(address, reverse).await,
+            }
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What clients did and were promised, for the checkers that judge a run at its end.
 
-use crate::check::data::File;
+use crate::check::data::{File, NEVER, What};
 use crate::check::delegations::Use;
 use crate::check::linear::{Moment, Timed};
 use crate::check::locks::Hold;
@@ -34,6 +34,8 @@ pub(crate) struct Lists {
     /// Data, by file.
     pub files: BTreeMap<u64, File>,
     tags: u32,
+    /// Executions of WRITEs of NFSv3 by their tags: when each was over, or [`NEVER`].
+    executions: BTreeMap<u32, Vec<Moment>>,
     /// When the metadata server lost its power, ascending.
     cuts: Vec<Moment>,
     /// What ailed disks, and until when.
@@ -90,7 +92,42 @@ impl History {
     /// The metadata server has lost its power.
     pub(crate) fn mds_is_cut(&self) {
         let now = self.now();
-        self.lists.lock().cuts.push(now);
+        let mut lists = self.lists.lock();
+        lists.cuts.push(now);
+        // What it was doing is over.
+        let executions = lists.executions.values_mut().flatten();
+        for end in executions.filter(|end| **end == NEVER) {
+            *end = now;
+        }
+    }
+
+    /// When the metadata server lost its power between two moments.
+    #[must_use]
+    pub(crate) fn cuts_within(&self, start: Moment, end: Moment) -> Vec<Moment> {
+        let lists = self.lists.lock();
+        let cuts = lists.cuts.iter().copied();
+        cuts.filter(|cut| start < *cut && *cut < end).collect()
+    }
+
+    /// The metadata server begins to execute a WRITE of NFSv3 with this tag; returns its number among those.
+    pub(crate) fn write_begins(&self, tag: u32) -> usize {
+        let mut lists = self.lists.lock();
+        let ends = lists.executions.entry(tag).or_default();
+        ends.push(NEVER);
+        ends.len() - 1
+    }
+
+    /// It has executed it.
+    pub(crate) fn write_ends(&self, tag: u32, at: usize) {
+        let now = self.now();
+        let mut lists = self.lists.lock();
+        let ends = lists.executions.get_mut(&tag);
+        // A server without power executes nothing, and ended then.
+        if let Some(end) = ends.and_then(|ends| ends.get_mut(at))
+            && *end == NEVER
+        {
+            *end = now;
+        }
     }
 
     /// When the metadata server first lost its power after `since`.
@@ -144,6 +181,18 @@ impl History {
     /// Takes the lists out.
     #[must_use]
     pub(crate) fn take(&self) -> Lists {
-        std::mem::take(&mut self.lists.lock())
+        let mut lists = std::mem::take(&mut *self.lists.lock());
+        let changes = lists.files.values_mut().flat_map(|file| &mut file.changes);
+        for change in changes {
+            if let What::Write(.., tag) = change.what
+                && let Some(last) = lists
+                    .executions
+                    .get(&tag)
+                    .and_then(|ends| ends.iter().max())
+            {
+                change.last_done = *last;
+            }
+        }
+        lists
     }
 }

@@ -65,6 +65,10 @@ pub enum InjectedBug {
     ForgetHolders,
     /// Messages over RDMA take receives that are set aside for other connections.
     MixReceives,
+    /// The metadata server takes no call of NFSv3 for one that it has heard: a repeated call is done again.
+    ForgetReplies,
+    /// The write verifier that the metadata server tells clients of NFSv3 never changes.
+    KeepVerifier,
     /// The servers ask nobody for slots, and so for credits.
     NeverAskForSlots,
 }

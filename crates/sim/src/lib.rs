@@ -24,6 +24,7 @@ mod mds_node;
 mod mover;
 mod nemesis;
 mod net;
+mod older;
 mod panics;
 mod redo;
 mod rng;

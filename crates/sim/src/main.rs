@@ -56,6 +56,9 @@ struct Args {
     /// With --moves: files of the data workers are restriped too
     #[arg(long)]
     restripes: bool,
+    /// Some of the clients speak NFSv3; the seed chooses which
+    #[arg(long, conflicts_with_all = ["copies", "greedy"])]
+    nfs3: bool,
     /// Data servers
     #[arg(long)]
     ds: Option<usize>,
@@ -103,6 +106,7 @@ fn config(args: &Args) -> Config {
         copies_min: args.copies_min.unwrap_or(usual.copies_min),
         moves: args.moves,
         restripes: args.restripes,
+        nfs3: args.nfs3,
         bug: args.bug,
         ..usual
     }
@@ -146,6 +150,7 @@ fn replay(seed: u64, args: &Args) -> String {
         ("eager", args.eager),
         ("moves", args.moves),
         ("restripes", args.restripes),
+        ("nfs3", args.nfs3),
     ];
     for (name, _) in flags.iter().filter(|(_, is_given)| *is_given) {
         out += &format!(" --{name}");

@@ -11,6 +11,7 @@ use crate::disk::DiskTrouble;
 use crate::injected_bug::{InjectedBug, Nameless};
 use crate::join;
 use crate::net::Net;
+use crate::older::Older;
 use crate::rng::Rng;
 use crate::store::SimStore;
 use crate::tap::Tap;
@@ -27,7 +28,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use transport::workers::Shutdown;
-use transport::{Context, Preference, TransportLimits};
+use transport::{Context, DynService, Preference, TransportLimits};
 
 /// Lease of clients in milliseconds: short, so that a run sees expiries and grace periods.
 pub(crate) const LEASE_MS: u64 = 8_000;
@@ -66,6 +67,8 @@ pub(crate) struct MdsNode {
     copies: u32,
     copies_min: u32,
     lease_ms: u64,
+    /// Whether it speaks NFSv3 too.
+    older: Option<Older>,
     wires: Wires,
     net: Net,
     tap: Tap,
@@ -105,6 +108,7 @@ impl MdsNode {
             copies,
             copies_min,
             lease_ms,
+            older: None,
             wires,
             net,
             tap,
@@ -115,6 +119,12 @@ impl MdsNode {
             incarnation: 0,
             running: None,
         }
+    }
+
+    /// The same host, which speaks NFSv3 too where there is [`Older`].
+    #[must_use]
+    pub(crate) fn with_older(self, older: Option<Older>) -> Self {
+        Self { older, ..self }
     }
 
     /// The disk.
@@ -189,9 +199,11 @@ impl MdsNode {
             .map_err(|e| format!("mds does not start: {e}"))?;
         self.net.up("mds");
         let shutdown = Shutdown::new();
-        let serving = self
-            .wires
-            .serve(MDS_NAME, nfsd.clone(), &shutdown, &mut tasks);
+        let served: Arc<dyn DynService> = match &self.older {
+            Some(older) => older.beside(&nfsd),
+            None => nfsd.clone(),
+        };
+        let serving = self.wires.serve(MDS_NAME, served, &shutdown, &mut tasks);
         serving.await?;
         let control = self.wires.listen(join::CONTROL_NAME)?;
         let service = ControlService::new(

@@ -5,7 +5,7 @@
 use crate::check::Findings;
 use crate::check::{attrs, io, once, promises, stateids};
 use crate::trace::{Trace, host};
-use crate::wire::{self, Ask, Got, Reply, Request, SlotKey};
+use crate::wire::{self, Ask, Got, OlderKey, Reply, Request, SlotKey};
 use control::{Answer, Proc, ToDs};
 use nfs4::OpNum;
 use parking_lot::Mutex;
@@ -23,6 +23,8 @@ enum Call {
     Control(Vec<u8>),
     /// A call of a primary to a member, and the part that is synced there when it is done.
     Parts(Option<promises::PartName>),
+    /// A call of NFSv3: its procedure, and its name where it must not be done twice.
+    Older(u32, Option<OlderKey>),
     Other,
 }
 
@@ -97,6 +99,14 @@ impl Tap {
             return;
         };
         let call = match header.program {
+            nfs3::PROGRAM if header.version == nfs3::VERSION => {
+                let what = OlderAsked(header.procedure);
+                let what = format_args!("> {}: {what}{}", host(passage.to), Fated(fate));
+                self.trace.tell(passage.from, what);
+                let is_kept = KEPT.contains(&header.procedure);
+                let key = is_kept.then(|| (passage.from.to_owned(), passage.bytes.to_vec()));
+                Call::Older(header.procedure, key)
+            }
             nfs4::PROGRAM => {
                 let request = wire::request(d);
                 let to = host(passage.to);
@@ -178,6 +188,21 @@ impl Tap {
                     state.promises.synced(member, part, now);
                 }
             }
+            Call::Older(procedure, key) => {
+                let (asked, body) = (OlderAsked(*procedure), d.rest());
+                let status = body.first_chunk::<4>().map(|b| u32::from_be_bytes(*b));
+                let status = status.unwrap_or(u32::MAX);
+                let to = host(passage.to);
+                let what = format_args!("< {to}: {asked} status {status}{}", Fated(fate));
+                self.trace.tell(passage.from, what);
+                let server = host(passage.from);
+                let incarnation = state.incarnations.get(server).copied().unwrap_or(0);
+                let key = key.clone();
+                let found = key.and_then(|key| state.once.older(incarnation, key, body));
+                if let Some(text) = found {
+                    self.findings.add(format!("{server}: {text}: {asked}"));
+                }
+            }
             Call::Other => {
                 let what = format_args!("< {}: callback{}", host(passage.to), Fated(fate));
                 self.trace.tell(passage.from, what);
@@ -252,6 +277,22 @@ impl std::fmt::Display for Asked<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Procedures of NFSv3 that must not be done twice: SETATTR, and CREATE to LINK.
+const KEPT: [u32; 9] = [2, 8, 9, 10, 11, 12, 13, 14, 15];
+
+/// A procedure of NFSv3.
+struct OlderAsked(u32);
+
+impl std::fmt::Display for OlderAsked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let number = self.0.to_be_bytes();
+        match nfs3::Proc::decode(&mut Decoder::new(&number)) {
+            Ok(procedure) => write!(f, "v3 {procedure:?}"),
+            Err(_) => write!(f, "v3 {}", self.0),
+        }
     }
 }
 

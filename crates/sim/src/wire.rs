@@ -61,6 +61,9 @@ pub(crate) enum Got {
     Plain,
 }
 
+/// A call of NFSv3 that must not be done twice: who sent it, and its bytes.
+pub(crate) type OlderKey = (String, Vec<u8>);
+
 /// A reply.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {

@@ -2,8 +2,8 @@
 
 use crate::check::{Findings, credits, data, delegations, locks, names, replicas, times};
 use crate::client::{
-    Client, DataParts, DataWorker, Guest, GuestParts, Holder, HolderParts, PLACES, Parts, Worker,
-    first_mode,
+    Client, DataParts, DataWorker, Guest, GuestParts, Holder, HolderParts, Meddler, MeddlerParts,
+    OlderClient, OlderParts, PLACES, Parts, Worker, first_mode,
 };
 use crate::connector::{MDS_NAME, OverRdma, Wires, ds_name};
 use crate::ds_node::{self, DsNode};
@@ -14,6 +14,7 @@ use crate::mds_node::{LEASE_MS, MdsNode};
 use crate::mover::{self, Mover};
 use crate::nemesis::Nemesis;
 use crate::net::{Net, NetFaults};
+use crate::older::Older;
 use crate::panics;
 use crate::rng::Rng;
 use crate::tap::Tap;
@@ -82,6 +83,8 @@ pub struct Config {
     pub moves: bool,
     /// Whether files are also restriped, with `moves`.
     pub restripes: bool,
+    /// Whether some of the clients speak NFSv3; the seed chooses which.
+    pub nfs3: bool,
     /// A built-in fault.
     pub bug: Option<InjectedBug>,
 }
@@ -110,6 +113,7 @@ impl Config {
             copies_min: 1,
             moves: false,
             restripes: false,
+            nfs3: false,
             bug: None,
         }
     }
@@ -307,12 +311,23 @@ pub fn run(seed: u64, config: &Config) -> Report {
     report
 }
 
+/// The client of NFSv3 that changes files which others are delegated.
+const MEDDLER: &str = "meddler";
+/// Sets the choice of clients of NFSv3 apart from all other draws.
+const OLDER_SALT: u64 = 0x6e66_7333;
+/// What a seed may choose as the share of clients that speak NFSv3, in 1000.
+const OLDER_SHARES: [u32; 3] = [350, 700, 1000];
+
 /// Sets the generator of the transports apart from that of the world.
 const WIRES_SALT: u64 = 0x7264_6d61;
 
 struct World {
     config: Config,
     rng: Rng,
+    /// Chooses who speaks NFSv3, and how.
+    older: Rng,
+    /// Clients that do, in 1000.
+    older_share: u32,
     trace: Trace,
     findings: Findings,
     history: History,
@@ -341,6 +356,7 @@ impl World {
             bug: config.bug,
         };
         let wires = Wires::new(net.clone(), tap.clone(), trace.clone(), wires_rng, over);
+        let history = History::new(trace.clone());
         let mds = MdsNode::new(
             wires.clone(),
             net.clone(),
@@ -354,6 +370,12 @@ impl World {
                 config.lease_ms(),
             ),
         );
+        let older = Older {
+            history: history.clone(),
+            bug: config.bug,
+        };
+        let mds = mds.with_older(config.nfs3.then_some(older));
+        let mut older = Rng::new(seed ^ OLDER_SALT);
         let ds = (0..config.ds).map(|index| {
             let node = DsNode::new(ds_node::Parts {
                 index,
@@ -370,7 +392,9 @@ impl World {
         let ds = ds.collect();
         Self {
             config,
-            history: History::new(trace.clone()),
+            history,
+            older_share: OLDER_SHARES[older.index(OLDER_SHARES.len())],
+            older,
             rng,
             trace,
             findings,
@@ -406,7 +430,30 @@ impl World {
         })
     }
 
-    async fn data_client(&mut self, name: &str, is_pnfs: bool) -> Result<DataWorker, String> {
+    async fn meddler(&mut self) -> Result<Meddler, String> {
+        Meddler::connect(MeddlerParts {
+            name: MEDDLER.to_owned(),
+            wires: self.wires.clone(),
+            rng: self.rng.split(),
+            history: self.history.clone(),
+            findings: self.findings.clone(),
+            files: self.config.files,
+        })
+        .await
+    }
+
+    /// Whether the next client speaks NFSv3, where the last one of its kind does if no other has.
+    fn is_older(&mut self, must: bool) -> bool {
+        let share = self.older_share;
+        self.config.nfs3 && (self.older.chance(share) || must)
+    }
+
+    async fn data_client(
+        &mut self,
+        name: &str,
+        is_pnfs: bool,
+        older: Option<bool>,
+    ) -> Result<DataWorker, String> {
         DataWorker::connect(DataParts {
             name: name.to_owned(),
             wires: self.wires.clone(),
@@ -415,6 +462,7 @@ impl World {
             trace: self.trace.clone(),
             findings: self.findings.clone(),
             is_pnfs,
+            older,
             files: self.config.files,
             copies: self.config.copies,
             times: self.config.times,
@@ -430,20 +478,34 @@ impl World {
         for number in 0..self.config.data_clients {
             // The last one goes through the MDS.
             let is_pnfs = number + 1 < self.config.data_clients.max(2);
-            data.push(self.data_client(&format!("data-{number}"), is_pnfs).await?);
+            let is_older = self.is_older(number + 1 == self.config.data_clients);
+            let older = is_older.then(|| self.older.chance(500));
+            let name = format!("data-{number}");
+            data.push(self.data_client(&name, is_pnfs, older).await?);
         }
+        let meddler = match self.config.nfs3 && self.config.holders > 0 {
+            true => Some(self.meddler().await?),
+            false => None,
+        };
         self.net.set(self.config.net_faults);
         let mut work = JoinSet::new();
         for worker in data {
             work.spawn(worker.work(self.config.steps));
         }
         for number in 0..self.config.clients {
+            if self.is_older(number + 1 == self.config.clients) {
+                self.employ_older(&mut work, &format!("client-{number}"), &dirs);
+                continue;
+            }
             let client = self.client(&format!("client-{number}"));
             self.employ(&mut work, &client, &dirs);
         }
         for number in 0..self.config.holders {
             let holder = self.holder(&format!("holder-{number}"));
             work.spawn(holder.work(self.config.steps));
+        }
+        if let Some(meddler) = meddler {
+            work.spawn(meddler.work(self.config.steps));
         }
         for number in 0..self.config.guests {
             work.spawn(self.guest(number).work(self.config.steps));
@@ -512,6 +574,21 @@ impl World {
         });
     }
 
+    fn employ_older(&mut self, work: &mut JoinSet<()>, name: &str, dirs: &[FileHandle]) {
+        let client = OlderClient::new(OlderParts {
+            name: name.to_owned(),
+            wires: self.wires.clone(),
+            rng: self.rng.split(),
+            history: self.history.clone(),
+            findings: self.findings.clone(),
+            dirs: dirs.to_vec(),
+        });
+        for number in 0..self.config.workers {
+            let worker = client.worker(number, self.rng.split());
+            work.spawn(worker.work(self.config.steps));
+        }
+    }
+
     /// Servers, and the shared directories, before any fault.
     async fn furnish(&mut self) -> Result<Vec<FileHandle>, String> {
         self.mds.lock().await.start().await?;
@@ -522,7 +599,7 @@ impl World {
         // Until the data servers have their floors and heartbeats, and a tick has made groups of them.
         tokio::time::sleep(Duration::from_secs(5)).await;
         if self.config.data_clients > 0 {
-            let first = self.data_client("judge-data", true).await?;
+            let first = self.data_client("judge-data", true, None).await?;
             first.furnish().await?;
         }
         let client = self.client("judge");
@@ -558,6 +635,7 @@ impl World {
         let names = (0..self.config.clients).map(|n| format!("client-{n}"));
         let data = (0..self.config.data_clients).map(|n| format!("data-{n}"));
         let holders = (0..self.config.holders).map(|n| format!("holder-{n}"));
+        let meddler = (self.config.nfs3 && self.config.holders > 0).then(|| MEDDLER.to_owned());
         Nemesis {
             rng: self.rng.split(),
             net: self.net.clone(),
@@ -565,7 +643,7 @@ impl World {
             history: self.history.clone(),
             mds: Arc::clone(&self.mds),
             ds: self.ds.clone(),
-            clients: names.chain(data).chain(holders).collect(),
+            clients: names.chain(data).chain(holders).chain(meddler).collect(),
             crashes: self.config.crashes,
             has_replicas: self.config.replicas > 1,
             disks_ail: self.config.replicas > 1,
@@ -595,7 +673,7 @@ impl World {
         let worker = Worker::new(last, "w", self.rng.split(), dirs.to_vec());
         worker.look_everywhere().await;
         if self.config.data_clients > 0 {
-            let last = self.data_client("judge-data", true).await?;
+            let last = self.data_client("judge-data", true, None).await?;
             last.look_everywhere().await;
         }
         self.drain().await?;

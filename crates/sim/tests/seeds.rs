@@ -59,6 +59,57 @@ fn promises_of_a_cluster_hold_on_every_seed() {
     try_seeds(140, &Config::cluster(), "");
 }
 
+fn with_nfs3(config: Config) -> Config {
+    Config {
+        nfs3: true,
+        ..config
+    }
+}
+
+#[test]
+fn promises_to_clients_of_nfsv3_beside_others_hold_on_every_seed() {
+    try_seeds(60, &with_nfs3(Config::names()), " --names --nfs3");
+    try_seeds(40, &with_nfs3(Config::cluster()), " --nfs3");
+    try_seeds(10, &with_nfs3(Config::contended()), " --contended --nfs3");
+    try_seeds(10, &with_nfs3(Config::times()), " --times --nfs3");
+    try_seeds(10, &with_nfs3(Config::replicated()), " --replicas 2 --nfs3");
+}
+
+#[test]
+fn promises_to_clients_whose_delegated_files_are_changed_by_nfsv3_hold_on_every_seed() {
+    let delegations = with_nfs3(Config::delegations());
+    try_seeds(30, &delegations, " --delegations --nfs3");
+}
+
+#[test]
+fn delegations_that_a_change_by_nfsv3_did_not_end_are_found() {
+    // There is nobody else whose use could be against them.
+    let alone = Config {
+        holders: 1,
+        ..with_nfs3(Config::delegations())
+    };
+    let words = "how: Changes";
+    assert!(is_found(InjectedBug::KeepDelegations, alone, SEEDS, words));
+}
+
+#[test]
+fn calls_of_nfsv3_that_are_done_twice_by_one_server_are_found() {
+    let fault = InjectedBug::ForgetReplies;
+    let names = || with_nfs3(Config::names());
+    let words = "two replies to one call of client";
+    assert!(is_found(fault, names(), SEEDS, words));
+    let words = "no order of the name space explains";
+    assert!(is_found(fault, names(), SEEDS, words));
+}
+
+#[test]
+fn write_verifiers_of_nfsv3_that_outlive_lost_bytes_are_found() {
+    let words = "which was replaced or never written";
+    let fault = InjectedBug::KeepVerifier;
+    let cluster = with_nfs3(Config::cluster());
+    assert!(is_found(fault, cluster, 0..RARE_CANARY_SEEDS, words));
+}
+
 #[test]
 fn promises_hold_where_objects_are_made_with_their_files() {
     let eager = Config {
@@ -277,6 +328,8 @@ fn the_same_seed_is_the_same_run() {
         (18, Config::copies()),
         (19, Config::times()),
         (45, Config::replicated()),
+        (46, with_nfs3(Config::cluster())),
+        (47, with_nfs3(Config::names())),
     ] {
         let (a, b) = (run(seed, &config), run(seed, &config));
         let differs = a.lines.iter().zip(&b.lines).find(|(a, b)| a != b);

@@ -17,6 +17,8 @@ use std::collections::{BTreeMap, HashSet};
 pub(crate) type Mark = u64;
 /// The mark of bytes that nobody wrote.
 pub(crate) const NOTHING: Mark = 0;
+/// Before everything.
+pub(crate) const ALWAYS: Moment = (0, 0);
 /// After everything.
 pub(crate) const NEVER: Moment = (u64::MAX, u64::MAX);
 
@@ -36,6 +38,8 @@ pub(crate) struct Change {
     pub(crate) returned: Moment,
     /// When it was acknowledged as durable; [`NEVER`] when it was not.
     pub(crate) acked: Moment,
+    /// When a server last did it, where it may do it again after its answer: a WRITE of NFSv3 that was sent twice.
+    pub(crate) last_done: Moment,
     /// What.
     pub(crate) what: What,
 }
@@ -129,7 +133,7 @@ impl Change {
     /// Whether this certainly came before `later`.
     fn precedes(&self, later: &Self) -> bool {
         let own = self.who == later.who && self.returned < later.start;
-        own || self.acked < later.start
+        (own || self.acked < later.start) && self.last_done < later.start
     }
 
     /// Cells that the file has at least after this.
@@ -272,6 +276,7 @@ mod tests {
             start: (start, 0),
             returned: (start + 1, 0),
             acked: acked.map_or(NEVER, |at| (at, 0)),
+            last_done: ALWAYS,
             what,
         }
     }
@@ -314,6 +319,17 @@ mod tests {
         let two = change(4, Some(6), What::Write(0, 1, 2));
         assert!(allows(vec![one.clone(), two.clone()], 7, 1));
         assert!(!allows(vec![one, two], 7, 3));
+    }
+
+    #[test]
+    fn a_write_that_is_done_again_replaces_what_came_between() {
+        let mut one = change(0, Some(2), What::Write(0, 1, 1));
+        let two = change(4, Some(6), What::Write(0, 1, 2));
+        one.last_done = (3, 0);
+        assert!(!allows(vec![one.clone(), two.clone()], 7, 1));
+        one.last_done = (5, 0);
+        assert!(allows(vec![one.clone(), two.clone()], 7, 1));
+        assert!(allows(vec![one, two], 7, 2));
     }
 
     #[test]

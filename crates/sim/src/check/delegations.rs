@@ -14,6 +14,8 @@ pub(crate) enum How {
     Reads,
     /// Open for writing too.
     Writes,
+    /// Changed at some moment, by a client of NFSv3, which opens nothing.
+    Changes,
     /// Delegated for reading.
     ReadDelegation,
     /// Delegated for writing.
@@ -24,8 +26,10 @@ impl How {
     fn excludes(self, other: Self) -> bool {
         match self {
             Self::WriteDelegation => true,
-            Self::ReadDelegation => matches!(other, Self::Writes | Self::WriteDelegation),
-            Self::Reads | Self::Writes => false,
+            Self::ReadDelegation => {
+                matches!(other, Self::Writes | Self::Changes | Self::WriteDelegation)
+            }
+            Self::Reads | Self::Writes | Self::Changes => false,
         }
     }
 }
@@ -46,14 +50,24 @@ pub(crate) struct Use {
 }
 
 impl Use {
+    /// Whether both were so at one time.
+    fn meets(&self, other: &Self) -> bool {
+        match (self.how, other.how) {
+            // Nobody knows at which moment.
+            (How::Changes, _) => other.from < self.from && self.to < other.to,
+            (_, How::Changes) => self.from < other.from && other.to < self.to,
+            _ => {
+                let is_one = |used: &Self| used.from < used.to;
+                is_one(self) && is_one(other) && self.from < other.to && other.from < self.to
+            }
+        }
+    }
+
     fn contradicts(&self, other: &Self) -> bool {
         self.file == other.file
             && self.who != other.who
             && (self.how.excludes(other.how) || other.how.excludes(self.how))
-            && self.from < other.to
-            && other.from < self.to
-            && self.from < self.to
-            && other.from < other.to
+            && self.meets(other)
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) type Place = usize;
 pub(crate) enum End {
     /// This file was made.
     Made(u64),
+    /// This file was made, or was there.
+    MadeOrId(u64),
     /// Done, on this file, which was there.
     Id(u64),
     /// Done.
@@ -91,7 +93,11 @@ impl Names {
         let is_absent = map[at] == ABSENT;
         match end {
             End::Made(id) if is_absent => Some(set(map, at, id)),
-            End::Id(id) if !is_absent && !is_guarded => bind(self, map, at, id),
+            End::MadeOrId(id) if is_absent => {
+                let is_new = !map.contains(&id) && !self.makers.contains_key(&id);
+                is_new.then(|| set(map, at, id))
+            }
+            End::Id(id) | End::MadeOrId(id) if !is_absent && !is_guarded => bind(self, map, at, id),
             End::Exist if !is_absent && is_guarded => Some(map.to_vec()),
             End::Unknown if is_absent => Some(set(map, at, FRESH + index as u64)),
             End::Unknown => Some(map.to_vec()),

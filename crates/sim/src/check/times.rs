@@ -44,7 +44,11 @@ fn judge(file: &File, second: i64) -> Result<(), String> {
         };
     }
     let is_last = |set: &&SetTime| {
-        set.end != NEVER && file.changes.iter().all(|change| change.acked < set.start)
+        set.end != NEVER
+            && file
+                .changes
+                .iter()
+                .all(|c| c.acked.max(c.last_done) < set.start)
     };
     match file.times.iter().find(is_last) {
         Some(set) => Err(format!(
@@ -74,6 +78,7 @@ mod tests {
             who: "w".into(),
             start: (start, 0),
             returned: (start + 1, 0),
+            last_done: crate::check::data::ALWAYS,
             acked: acked.map_or(NEVER, |at| (at, 0)),
             what: What::Write(0, 1, 1),
         }

@@ -5,18 +5,23 @@
 
 use crate::check::Findings;
 use crate::check::data::SetTime;
-use crate::check::data::{Change, File as FileHistory, Mark, NEVER, NOTHING, Seen, What, mark};
+use crate::check::data::{
+    ALWAYS, Change, File as FileHistory, Mark, NEVER, NOTHING, Seen, What, mark,
+};
 use crate::check::linear::Moment;
 use crate::connector::{Wires, verifier};
 use crate::history::History;
 use crate::rng::Rng;
 use crate::trace::Trace;
 use bytes::Bytes;
-use client::{Client, ClientConfig, Error, File, OpenOptions, SetAttrs, UserIdentity};
+use client::{
+    Client, ClientConfig, Error, File, NfsVersion, OpenOptions, SetAttrs, UserIdentity, V3Ports,
+};
 use nfs4::{NfsStatus, NfsTime};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use transport::Address;
+use transport::{Address, Connector};
 
 /// Bytes of a cell: the unit that a disk writes whole.
 pub(super) const CELL_BYTES: u64 = 512;
@@ -50,6 +55,8 @@ pub(crate) struct DataParts {
     pub(crate) findings: Findings,
     /// Whether it asks for layouts.
     pub(crate) is_pnfs: bool,
+    /// The share of RDMA of one that speaks NFSv3, all or nothing; without it NFSv4.
+    pub(crate) older: Option<bool>,
     /// Files that all work on.
     pub(crate) files: u64,
     /// Whether it also has servers copy, clone, make holes and take storage.
@@ -137,7 +144,15 @@ impl DataWorker {
             ds_give_up: Duration::from_secs(4),
             ..ClientConfig::new(owner, verifier(&mut parts.rng), identity)
         };
-        let connector = parts.wires.connector(&parts.name);
+        let connector: Arc<dyn Connector> = match parts.older {
+            Some(is_rdma) => parts.wires.one_way(&parts.name, is_rdma),
+            None => parts.wires.connector(&parts.name),
+        };
+        let version = match parts.older {
+            Some(_) => NfsVersion::V3(V3Ports::default()),
+            None => NfsVersion::V4,
+        };
+        let config = ClientConfig { version, ..config };
         let client = Client::connect(vec![Address::Memory("mds".into())], connector, config).await;
         Ok(Self {
             client: client.map_err(|e| format!("{}: {e}", parts.name))?,
@@ -257,6 +272,7 @@ impl DataWorker {
             start: self.now(),
             returned: NEVER,
             acked: NEVER,
+            last_done: ALWAYS,
             what,
         };
         self.parts.history.file(id, |file: &mut FileHistory| {

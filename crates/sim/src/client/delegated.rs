@@ -12,7 +12,7 @@ use crate::history::History;
 use crate::injected_bug::InjectedBug;
 use crate::rng::Rng;
 use crate::trace::Trace;
-use nfs4::attr::{Attrs, CHANGE};
+use nfs4::attr::{Attrs, CHANGE, SIZE};
 use nfs4::cb::CbRecallArgs;
 use nfs4::ops::{
     CloseArgs, CloseRes, CreateHow, DelegReturnArgs, DelegReturnRes, Delegation, GetAttrArgs,
@@ -342,24 +342,31 @@ impl Holder {
             });
             b.push(&GetFhArgs {});
             b.push(&GetAttrArgs {
-                attr_request: Bitmap::of(&[CHANGE]),
+                attr_request: Bitmap::of(&[CHANGE, SIZE]),
             });
         };
         let done = self.ask_patiently(&build).await?;
         match opened(&done) {
-            Ok((opened, fh, change)) => self.take(file, writes, opened, fh, change),
+            Ok((opened, fh, known)) => self.take(file, writes, opened, fh, known),
             // Another step finds it again; a reply without all of it leaves an open that goes with the incarnation.
             Err(_) => return Err(Lost),
         }
         Ok(())
     }
 
-    fn take(&mut self, file: usize, writes: bool, opened: OpenRes, fh: FileHandle, change: u64) {
+    fn take(
+        &mut self,
+        file: usize,
+        writes: bool,
+        opened: OpenRes,
+        fh: FileHandle,
+        known: HeldAttrs,
+    ) {
         let held = |stateid, how| Held {
             stateid,
             how,
             from: self.parts.history.now(),
-            change,
+            change: known.change,
         };
         let open = held(
             opened.stateid,
@@ -375,10 +382,6 @@ impl Holder {
                 &self.parts.name,
                 format_args!("= delegated g{file}: {:?}", held.how),
             );
-            let known = HeldAttrs {
-                change: held.change,
-                ..HeldAttrs::default()
-            };
             self.back.known.lock().insert(fh.0.clone(), known);
             self.files[file].delegation = delegation;
         }
@@ -493,14 +496,20 @@ impl Holder {
     }
 }
 
-fn opened(done: &Outcome) -> Result<(OpenRes, FileHandle, u64), OpError> {
+fn opened(done: &Outcome) -> Result<(OpenRes, FileHandle, HeldAttrs), OpError> {
     let mut reply = done.results()?;
     reply.take::<PutRootFhRes>()?;
     let opened = reply.take::<OpenRes>()?;
     let fh = FileHandle::from(reply.take::<GetFhRes<'_>>()?.object.0);
     let got = reply.take::<GetAttrRes<'_>>()?;
-    let change = got.attributes.attrs().ok().and_then(|a| a.change);
-    Ok((opened, fh, change.unwrap_or(0)))
+    let attrs = got.attributes.attrs().unwrap_or_default();
+    let known = HeldAttrs {
+        change: attrs.change.unwrap_or(0),
+        // A client of NFSv3 may have written.
+        size: attrs.size.unwrap_or(0),
+        ..HeldAttrs::default()
+    };
+    Ok((opened, fh, known))
 }
 
 /// The change value before a delegation went back.

@@ -9,11 +9,15 @@ mod data;
 mod delegated;
 mod guest;
 mod locks;
+mod meddler;
 mod names;
+mod older;
 mod shared;
 
 pub(crate) use data::{DataParts, DataWorker};
 pub(crate) use delegated::{Holder, HolderParts};
 pub(crate) use guest::{Guest, GuestParts};
+pub(crate) use meddler::{Meddler, MeddlerParts};
 pub(crate) use names::{PLACES_PER_DIR as PLACES, Worker};
+pub(crate) use older::{OlderClient, OlderParts};
 pub(crate) use shared::{Client, Parts, first_mode, root_caller, session_over};

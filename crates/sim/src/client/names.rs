@@ -33,11 +33,11 @@ const CLOSES_MAX: u32 = 10;
 /// Operations before which the client reboots.
 const REBOOT_PER_MILLE: u32 = 4;
 
-const fn is_dir(place: Place) -> bool {
+pub(super) const fn is_dir(place: Place) -> bool {
     place % PLACES_PER_DIR >= FILES.len()
 }
 
-fn name(place: Place) -> &'static str {
+pub(super) fn name(place: Place) -> &'static str {
     let at = place % PLACES_PER_DIR;
     FILES
         .get(at)
