@@ -171,7 +171,10 @@ impl<'n> Trial<'n> {
                     data.len()
                 ));
             }
-            verifiers.push(wrote.verf);
+            // What is stable already needs no COMMIT, and its verifier no equal.
+            if wrote.committed == StableHow::Unstable {
+                verifiers.push(wrote.verf);
+            }
         }
         let committed = self.nfs.commit(&who, file, 0, 0).await;
         let committed = committed.map_err(|e| format!("its owner cannot commit it: {e}"))?;

@@ -4,6 +4,7 @@ use crate::admin::MdsPlace;
 use crate::client_cmds::ClientCommand;
 use crate::config::{Access, AtimeName, CreateChoice, ExportTable, SquashName, TransportChoice};
 use crate::nlm_hosts::NlmCommand;
+use crate::probe_nfs3::ProbeArgs;
 use crate::rdma_provider::ProviderChoice;
 use crate::status::StatusArgs;
 use crate::up::dirs::UP_DS_MAX;
@@ -140,6 +141,8 @@ pub(crate) enum DsOrder {
         #[arg(long)]
         json: bool,
     },
+    /// Say whether an NFSv3 server of others could hold data, and what it lacks. It leaves nothing there, and files do not go there yet
+    ProbeNfs3(ProbeArgs),
     /// Give all that a data server has to others, while it serves on
     Drain {
         /// Id of the data server, as `ropewalk ds list` shows it

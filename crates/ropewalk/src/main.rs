@@ -26,6 +26,7 @@ mod nlm_hosts;
 mod nss;
 mod older_nfs;
 mod out;
+mod probe_nfs3;
 mod rdma;
 mod rdma_provider;
 mod rpcbind;

@@ -9,6 +9,7 @@ use crate::cli::{DsOrder, OrderArgs, RepairCommand};
 use crate::expel;
 use crate::failure::{Outcome, failed};
 use crate::out;
+use crate::probe_nfs3;
 use crate::status::redundancy::PlacesSummary;
 use crate::status::{DataServerRow, FillingRow, MdsStatus, STATE_EXPELLED, ServerStatus};
 use crate::table::{bytes, table};
@@ -25,6 +26,7 @@ const LOOK: Duration = Duration::from_millis(500);
 pub(crate) fn run(order: &DsOrder) -> Outcome {
     match order {
         DsOrder::List { place, json } => list(&status(&mds_socket(place)?)?, *json),
+        DsOrder::ProbeNfs3(args) => probe_nfs3::run(args),
         DsOrder::Drain { id, args } => {
             let socket = limited(args)?;
             drain(&socket, (*id, None), args.dry_run, args.wait())
