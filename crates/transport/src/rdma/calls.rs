@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bytes::Bytes;
-use fabric::{Buffer, Endpoint};
+use fabric::{Buffer, Endpoint, WorkRefusal};
 use rpcrdma::{RegionId, ReplyRecord, Segment};
 use xdr::padding;
 
@@ -80,13 +80,16 @@ impl Calls {
         }
     }
 
-    /// Exposes memory of a call; `None` when the provider refuses.
+    /// Exposes memory of a call.
+    ///
+    /// # Errors
+    /// Why the provider refuses.
     pub(super) fn expose(
         &mut self,
         region: RegionId,
         memory: rpcrdma::Exposure,
         endpoint: &mut dyn Endpoint,
-    ) -> Option<Segment> {
+    ) -> Result<Segment, WorkRefusal> {
         let (memory, part) = match memory {
             rpcrdma::Exposure::Source(pieces) => {
                 let (bytes, copied) = gather(pieces);
@@ -96,15 +99,18 @@ impl Calls {
             }
             rpcrdma::Exposure::Sink { bytes } => self.sink(region.xid, bytes as usize),
         };
-        let remote = endpoint.expose(memory).ok()?;
+        let remote = endpoint.expose(memory).map_err(|refused| refused.why)?;
         let [start, len] = [part.start, part.len()].map(|n| u32::try_from(n).ok());
         let exposed = Exposed {
             region,
             invalidating: false,
         };
         self.keys.insert(remote.key, exposed);
-        let remote = remote.part(start?, len?)?;
-        Some(Segment {
+        let part = start
+            .zip(len)
+            .and_then(|(start, len)| remote.part(start, len));
+        let remote = part.ok_or(WorkRefusal::TooLong)?;
+        Ok(Segment {
             handle: remote.key,
             length: remote.len,
             offset: remote.offset,

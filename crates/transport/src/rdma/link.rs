@@ -181,8 +181,10 @@ impl RdmaLink {
                 Event::Expose { region, memory } => {
                     let exposed = self.calls.expose(region, memory, &mut *self.endpoint);
                     match exposed {
-                        Some(segment) => self.engine.exposed(region, vec![segment]),
-                        None => self.engine.expose_failed(region),
+                        Ok(segment) => self.engine.exposed(region, vec![segment]),
+                        // The end of the connection is told soon, and takes its calls along.
+                        Err(WorkRefusal::Closed) => {}
+                        Err(_) => self.engine.expose_failed(region),
                     }
                 }
                 Event::Allocate { xid, bytes } => {

@@ -39,17 +39,7 @@ fn socket_address(rig: &Rig) -> SocketAddr {
 
 impl Peer {
     async fn new(rig: &Rig) -> Self {
-        let pool = Pool::new(PoolConfig {
-            buffer_bytes: INLINE,
-            slab_bytes: INLINE * RECEIVES,
-            bytes_max: 2 * INLINE * RECEIVES,
-            free_bytes_max: usize::MAX,
-        });
-        let receive = |id| Receive {
-            id,
-            buffer: pool.take().unwrap(),
-        };
-        let receives = (0..RECEIVES as u64).map(receive).collect();
+        let receives = Self::receives();
         let own = PrivateData {
             remote_invalidation: false,
             send_bytes: 4096,
@@ -68,6 +58,20 @@ impl Peer {
             seen: Vec::new(),
             ended: None,
         }
+    }
+
+    fn receives() -> Vec<Receive> {
+        let pool = Pool::new(PoolConfig {
+            buffer_bytes: INLINE,
+            slab_bytes: INLINE * RECEIVES,
+            bytes_max: 2 * INLINE * RECEIVES,
+            free_bytes_max: usize::MAX,
+        });
+        let receive = |id| Receive {
+            id,
+            buffer: pool.take().unwrap(),
+        };
+        (0..RECEIVES as u64).map(receive).collect()
     }
 
     fn send(&mut self, message: Vec<u8>) {
@@ -606,4 +610,32 @@ async fn a_server_is_reached_by_the_first_provider_that_it_has() {
     assert_eq!(conn.kind(), crate::TransportKind::Rdma);
     assert!(connect(vec![elsewhere]).await.is_err());
     assert!(connect(Vec::new()).await.is_err());
+}
+
+/// A server that goes away while nobody looks.
+#[tokio::test]
+async fn a_call_that_meets_a_dead_connection_hears_that_it_is_dead() {
+    let rig = Rig::new(On::Rdma, TransportLimits::default()).await;
+    let fabric = rig.rdma.as_ref().unwrap().fabric();
+    let mut listener = fabric.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let address = Address::Rdma(listener.local());
+    let accepted = async {
+        let incoming = listener.accept().await.unwrap();
+        let answer = incoming.private_data().clone();
+        let config = EndpointConfig::default();
+        incoming
+            .accept(config, answer, Peer::receives())
+            .await
+            .unwrap()
+    };
+    let reverse = Situations::new();
+    let connecting = rig.connector.connect(&address, reverse);
+    let (mut server, conn) = tokio::join!(accepted, connecting);
+    let conn = conn.unwrap();
+    tokio::task::yield_now().await;
+    server.endpoint.close(fabric::Close::Now);
+    // Its memory cannot be exposed any more.
+    let large = call(ECHO, &pattern(100_000)).with_reply_room(room(200_000));
+    let err = conn.call(large, SOON).await.unwrap_err();
+    assert!(matches!(err, CallError::Closed(_)), "{err:?}");
 }
