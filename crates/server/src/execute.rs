@@ -45,11 +45,7 @@ impl<R: Role> Nfsd<R> {
         record: &Bytes,
         mut d: Decoder<'_>,
     ) -> Option<Message> {
-        let start = Start {
-            request_bytes: record.len(),
-            user: user.fingerprint(),
-            body: d.rest(),
-        };
+        let start = Start::of(record, &user, d.rest());
         let Ok(header) = CompoundHeader::decode(&mut d) else {
             Counters::add(&self.counters().malformed);
             return Some(refusal(xid, AcceptError::GarbageArgs.into()));
@@ -60,14 +56,9 @@ impl<R: Role> Nfsd<R> {
         seal.begin(&mut e, xid);
         let header_bytes = e.len();
         let mut reply = ReplyWriter::new(e, header.tag.0);
-        let first = u32::from(!self.role().serves_minor_0());
-        if !(first..=2).contains(&header.minorversion) {
-            return Some(reply.finish(NfsStatus::MinorVersMismatch).into());
+        if let Some(status) = self.refuses(&header) {
+            return Some(reply.finish(status).into());
         }
-        if !is_text(header.tag.0) {
-            return Some(reply.finish(NfsStatus::Inval).into());
-        }
-        let mut cx = Compound::new(conn, record, actor, user, header.minorversion);
         if header.minorversion == 0 {
             let request = Request {
                 xid,
@@ -76,8 +67,10 @@ impl<R: Role> Nfsd<R> {
                 seal,
                 header_bytes,
             };
-            return Box::pin(self.compound_0(cx, request, reply)).await;
+            let by = (conn, record, actor, user);
+            return Box::pin(self.compound_0(by, request, reply)).await;
         }
+        let mut cx = Compound::new(conn, record, actor, user, header.minorversion);
         let mut walk = Walk {
             ops: OpReader::new(d, header.ops_count),
             ops_count: header.ops_count,
@@ -101,32 +94,26 @@ impl<R: Role> Nfsd<R> {
         if status == NfsStatus::BadXdr {
             Counters::add(&self.counters().malformed);
         }
-        self.leave(cx, (reply, status), slot, header_bytes).await
-    }
-
-    /// Ends a COMPOUND: what it observed is durable, and its reply is kept before it leaves.
-    async fn leave(
-        &self,
-        mut cx: Compound<'_, R::Actor>,
-        (reply, status): (ReplyWriter<OpNum>, NfsStatus),
-        slot: Option<RunningSlot<'_>>,
-        header_bytes: usize,
-    ) -> Option<Message> {
         let settled = self.role().settle(&cx.actor).await;
         let message = Message::new(reply.finish(status), std::mem::take(&mut cx.payloads))
             .with_charge(cx.charge.take());
-        if let Some(slot) = slot {
-            let kept = settled.is_ok().then(|| kept(&cx, &message, header_bytes));
-            if !slot.complete(kept.flatten()) {
-                self.sweep(&cx).await;
-            }
+        let kept = || settled.is_ok().then(|| kept(&cx, &message, header_bytes));
+        if !slot.is_none_or(|slot| slot.complete(kept().flatten())) {
+            Box::pin(self.sweep(&cx)).await;
         }
-        if let Err(status) = settled {
-            tracing::error!(%status, "effects cannot be made durable; closing the connection");
-            cx.conn.close(CloseReason::Asked);
-            return None;
+        settled
+            .map(|()| message)
+            .map_err(|why| lost(conn, why))
+            .ok()
+    }
+
+    /// Why a COMPOUND of this header is not looked at.
+    fn refuses(&self, header: &CompoundHeader<'_>) -> Option<NfsStatus> {
+        let first = u32::from(!self.role().serves_minor_0());
+        if !(first..=2).contains(&header.minorversion) {
+            return Some(NfsStatus::MinorVersMismatch);
         }
-        Some(message)
+        (!is_text(header.tag.0)).then_some(NfsStatus::Inval)
     }
 
     /// The session went while its request ran. If the whole client went, the request may have made state after
@@ -396,6 +383,16 @@ struct Start<'r> {
     body: &'r [u8],
 }
 
+impl<'r> Start<'r> {
+    fn of(record: &Bytes, user: &User, body: &'r [u8]) -> Self {
+        Self {
+            request_bytes: record.len(),
+            user: user.fingerprint(),
+            body,
+        }
+    }
+}
+
 struct Walk<'r> {
     ops: OpReader<'r>,
     /// As sent; the reader stops earlier if that is too many.
@@ -415,6 +412,12 @@ enum Begun {
     Revived(Box<Kept>),
     Uncached(SequenceRes),
     New(SlotToken, SequenceRes),
+}
+
+/// What a COMPOUND did may not last: its client hears nothing, and finds whatever survives.
+fn lost(conn: &ConnHandle, why: NfsStatus) {
+    tracing::error!(status = %why, "effects cannot be made durable; closing the connection");
+    conn.close(CloseReason::Asked);
 }
 
 /// Whether a tag is UTF-8 without the code points that are no characters (RFC 8881 §16.2.3, §14.1).

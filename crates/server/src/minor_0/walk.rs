@@ -11,14 +11,16 @@ use super::context::{Minor0Context, NOBODY};
 use super::status::status_of;
 use super::turn::{Judged, Turn};
 use crate::tables::{ERROR_RESULT_BYTES, effect_bytes, is_read_only};
+use crate::user::User;
 use crate::{Actor, Compound, Counters, Nfsd, Role};
+use bytes::Bytes;
 use client_table::ClientTable;
 use nfs4::{ClientId, NfsStatus, OpNum, OpReader, ReplyWriter, Stateid};
 use rpc::AcceptError;
 use rpc_service::{CallKey, Heard, Replies, RunningCall, Seal, refusal, replay};
 use state::{OwnerChange, OwnerReply, RemovedClient};
 use std::sync::Arc;
-use transport::{CloseReason, Message};
+use transport::{CloseReason, ConnHandle, Message};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Longest reply that is kept for a retry. Operations that change anything have short results.
@@ -74,10 +76,11 @@ impl<R: Role> Nfsd<R> {
     /// Executes a COMPOUND whose header is read.
     pub(crate) async fn compound_0<'r>(
         &'r self,
-        mut cx: Compound<'r, R::Actor>,
+        (conn, record, actor, user): (&'r ConnHandle, &'r Bytes, R::Actor, User),
         request: Request<'r>,
         mut reply: ReplyWriter<OpNum>,
     ) -> Option<Message> {
+        let mut cx = Compound::new(conn, record, actor, user, 0);
         cx.minor_0 = Some(Minor0Context::default());
         let (caller, owner) = self.caller_0(cx.conn.id());
         cx.enter_minor_0(caller, &owner);
