@@ -40,7 +40,7 @@ impl Node {
         self.flush_alone(Gate::Open).await
     }
 
-    /// As [`Node::flush`], by somebody who holds `flushing`.
+    /// As [`Node::flush`], for a caller that holds `flushing`.
     pub(crate) async fn flush_alone(self: &Arc<Self>, gate: Gate) -> Result<(), Error> {
         let mut backoff = Backoff::new(self.client.config.give_up);
         loop {

@@ -15,7 +15,7 @@ pub enum Check {
     GroupReads,
     /// Others do neither.
     OthersAreKeptOut,
-    /// Whoever has lost the ids of a file has lost the file.
+    /// A caller with the ids that a file had before can no longer use the file.
     IsFenced,
     /// COMMIT answers the write verifier of the WRITEs before it (RFC 1813 §3.3.21).
     KeepsVerifier,

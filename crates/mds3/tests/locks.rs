@@ -141,7 +141,7 @@ impl<'r> Host<'r> {
         self.nlm(NlmProc::Unlock, &args).await
     }
 
-    /// Who holds byte 20: process and extent.
+    /// The lock on byte 20: its process, first byte and length.
     async fn holder(&self, file: &[u8]) -> Option<(i32, u64, u64)> {
         let args = Nlm4TestArgs {
             cookie: Opaque(b"cookie"),

@@ -159,7 +159,7 @@ impl Node3 {
         self.flush_alone(Gate::Open).await
     }
 
-    /// As [`Node3::flush`], by somebody who holds `flushing`.
+    /// As [`Node3::flush`], for a caller that holds `flushing`.
     pub(super) async fn flush_alone(&self, gate: Gate) -> Result<(), Error> {
         let client = &self.client;
         let mut backoff = Backoff::new(client.config.give_up);

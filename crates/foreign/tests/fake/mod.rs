@@ -37,7 +37,7 @@ struct Object {
     mode: u32,
     uid: u32,
     gid: u32,
-    /// Who had it before.
+    /// Its owner before the last change of owner.
     uid_before: u32,
     data: Vec<u8>,
 }

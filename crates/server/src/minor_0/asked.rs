@@ -1,4 +1,4 @@
-//! What the arguments of an operation say of who asks: its client, a stateid, the sequence ids of owners.
+//! The client, the stateid and the sequence ids of owners that the arguments of an operation name.
 
 use nfs4::ops::{
     CloseArgs, CreateHow, DelegReturnArgs, LockArgs, LockTArgs, LockUArgs, Locker, OpenArgs,

@@ -1,8 +1,8 @@
-//! Who calls on a connection, for operations that name no client.
+//! The client of each connection, for operations that name no client.
 //!
-//! Most operations of NFSv4.0 say nothing of who asks. The holder of a delegation must not be called back for its own GETATTR: Linux
-//! sends one with each DELEGRETURN, and waits for its end. A connection is that of one client as a rule, and its client is known once
-//! an operation has named it.
+//! Most operations of NFSv4.0 do not name their client. A holder must not be called back for its own GETATTR: Linux sends one
+//! with each DELEGRETURN and waits for its end. As a rule a connection belongs to one client. An operation that names the
+//! client makes it known.
 //!
 //! # Ownership
 //! One entry for each connection that has named a client, until it closes.

@@ -14,7 +14,7 @@
 //! `Minor0` has the owners and the kept replies of one server. Clients are in the client table.
 //!
 //! # Ordering
-//! The table of owners is never locked by who holds the client table.
+//! Never lock the table of owners while the client table is locked.
 
 mod asked;
 mod callers;

@@ -211,7 +211,7 @@ impl<R: Role> Nfsd<R> {
         }
     }
 
-    /// One operation: who asks, whose turn it is, and what it does. Its result is written.
+    /// Executes one operation and writes its result. Finds its client and waits for the turn of its owner first.
     async fn operation_0<'r>(
         &'r self,
         cx: &mut Compound<'r, R::Actor>,
