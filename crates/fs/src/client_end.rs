@@ -42,8 +42,22 @@ pub async fn removed(fs: &Arc<Fs>, removed: RemovedClient) {
     }
 }
 
+/// Whether a client may be granted new state now, or may reclaim. While reclaims come the grace period goes on.
+///
+/// # Errors
+/// `Grace` and `NoGrace`; `StaleClientId` for an unknown client.
+pub fn check_grace(fs: &Fs, client: ClientId, reclaim: bool) -> Result<(), NfsStatus> {
+    let now_ms = fs.clients.now_ms();
+    let mut clients = fs.clients.lock();
+    clients.check_grace(client, reclaim)?;
+    if reclaim {
+        clients.reclaimed(now_ms);
+    }
+    Ok(())
+}
+
 /// Takes everything from a client whose lease is over, because somebody else wants it. Returns whether it is over.
-pub(crate) async fn revoke_if_lapsed(fs: &Arc<Fs>, client: ClientId) -> bool {
+pub async fn revoke_if_lapsed(fs: &Arc<Fs>, client: ClientId) -> bool {
     let now_ms = fs.clients.now_ms();
     let gone = {
         let mut clients = fs.clients.lock();

@@ -59,7 +59,7 @@ pub async fn lock_by_host(
     (args, reclaim): (LockArgs, bool),
 ) -> Result<HostLock, NfsStatus> {
     let (client, file) = (actor.client()?, inode.id.0);
-    check_grace(fs, client, reclaim)?;
+    client_end::check_grace(fs, client, reclaim)?;
     client_record::ensure(fs, actor)?;
     let _excluded = exclude(fs, actor, inode, clearing(args.kind)).await?;
     for _ in 0..TRIES_MAX {
@@ -96,7 +96,7 @@ pub async fn test_by_host(
     (range, kind): (LockRange, LockKind),
 ) -> Result<Option<LockDenied>, NfsStatus> {
     let client = actor.client()?;
-    check_grace(fs, client, false)?;
+    client_end::check_grace(fs, client, false)?;
     let _excluded = exclude(fs, actor, inode, clearing(kind)).await?;
     let state = fs.state();
     Ok(state.lock_test(client, owner, inode.id.0, range, kind))
@@ -139,7 +139,7 @@ pub async fn share_by_host(
     (share, reclaim): (Share, bool),
 ) -> Result<(), NfsStatus> {
     let (client, file) = (actor.client()?, inode.id.0);
-    check_grace(fs, client, reclaim)?;
+    client_end::check_grace(fs, client, reclaim)?;
     client_record::ensure(fs, actor)?;
     let clearing = Clearing::of(FileStates::in_the_way_of_open(share, false));
     let _excluded = exclude(fs, actor, inode, clearing).await?;
@@ -204,14 +204,4 @@ const fn clearing(kind: LockKind) -> Clearing {
         LockKind::Read => Clearing::READ,
         LockKind::Write => Clearing::CHANGE,
     }
-}
-
-fn check_grace(fs: &Fs, client: ClientId, reclaim: bool) -> Result<(), NfsStatus> {
-    let now_ms = fs.clients.now_ms();
-    let mut clients = fs.clients.lock();
-    clients.check_grace(client, reclaim)?;
-    if reclaim {
-        clients.reclaimed(now_ms);
-    }
-    Ok(())
 }

@@ -66,7 +66,7 @@ mod writer_set;
 
 pub use actor::{Actor, Prepared};
 pub use attributes::{apply_attributes, set_attributes};
-pub use client_end::{poll_grace, reclaim_complete, removed};
+pub use client_end::{check_grace, poll_grace, reclaim_complete, removed, revoke_if_lapsed};
 pub use client_record::{ensure, forget_revoked, load_client_records};
 pub use clone::{CLONE_BLOCK_BYTES, CloneJob, clone_range};
 pub use copy::copy;

@@ -62,19 +62,15 @@ async fn grant(mds: &Mds, cx: &mut Cx<'_>, args: &LockArgs<'_>) -> Result<LockOu
                 }
             }
         };
-        match outcome {
-            LockOutcome::Denied(denied) if lapsed(mds, denied.client) => {
-                super::open::revoke_lapsed(mds, denied.client).await;
-            }
-            outcome => return Ok(outcome),
+        let blocked_by = match &outcome {
+            LockOutcome::Denied(denied) => denied.client,
+            LockOutcome::Granted(_) => return Ok(outcome),
+        };
+        if !fs::revoke_if_lapsed(&mds.fs, blocked_by).await {
+            return Ok(outcome);
         }
     }
     Err(NfsStatus::Delay)
-}
-
-fn lapsed(mds: &Mds, client: nfs4::ClientId) -> bool {
-    let now_ms = mds.fs.clients().now_ms();
-    mds.fs.clients().lock().lapsed(client, now_ms)
 }
 
 pub(super) async fn lockt(

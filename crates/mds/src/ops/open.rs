@@ -212,14 +212,7 @@ fn share_of(args: &OpenArgs<'_>) -> Result<Share, NfsStatus> {
 
 /// Whether new state may be granted now, or reclaimed.
 pub(super) fn check_grace(mds: &Mds, cx: &Cx<'_>, reclaim: bool) -> Result<(), NfsStatus> {
-    let client = cx.client()?;
-    let now_ms = mds.fs.clients().now_ms();
-    let mut clients = mds.fs.clients().lock();
-    clients.check_grace(client, reclaim)?;
-    if reclaim {
-        clients.reclaimed(now_ms);
-    }
-    Ok(())
+    fs::check_grace(&mds.fs, cx.client()?, reclaim)
 }
 
 /// As [`check_grace`]. An open under a delegation that was just reclaimed is one of those that are reclaimed (§10.2.1).
@@ -410,28 +403,13 @@ async fn take_share(
             fs::clear(&mds.fs, &found.inode, client, clearing).await?;
             continue;
         }
-        let now_ms = mds.fs.clients().now_ms();
-        let lapsed: Vec<ClientId> = {
-            let clients = mds.fs.clients().lock();
-            conflicts
-                .into_iter()
-                .filter(|c| clients.lapsed(*c, now_ms))
-                .collect()
-        };
-        if lapsed.is_empty() {
-            return Err(NfsStatus::ShareDenied);
+        let mut revoked = false;
+        for client in conflicts {
+            revoked |= fs::revoke_if_lapsed(&mds.fs, client).await;
         }
-        for client in lapsed {
-            revoke_lapsed(mds, client).await;
+        if !revoked {
+            return Err(NfsStatus::ShareDenied);
         }
     }
     Err(NfsStatus::Delay)
-}
-
-/// Takes everything from a client whose lease is over, because somebody else wants it.
-pub(super) async fn revoke_lapsed(mds: &Mds, client: ClientId) {
-    let removed = mds.fs.clients().lock().revoke(client);
-    if let Some(removed) = removed {
-        fs::removed(&mds.fs, removed).await;
-    }
 }
