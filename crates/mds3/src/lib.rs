@@ -10,6 +10,7 @@
 //! May call: `fs`, and `mds` for who a caller is. May not call: the operations of NFSv4, data servers.
 #![forbid(unsafe_code)]
 
+mod admit;
 mod attrs;
 mod cx;
 mod mount;

@@ -3,6 +3,7 @@
 //! # Ordering
 //! The reply leaves when all that it depends on is durable (rule R7).
 
+use crate::admit::{admit, settle};
 use crate::cx::Cx;
 use crate::once::{Executed, once};
 use crate::ops;
@@ -10,12 +11,12 @@ use crate::ops;
 use mds::Mds;
 use nfs3::Proc;
 use nfs4::ClientId;
-use rpc::{AcceptError, Credential, Rejection};
+use rpc::AcceptError;
 use rpc_service::{Call, Program, Replies, Seal};
-use server::{Nfsd, Role, User};
+use server::Nfsd;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use transport::{CloseReason, Message};
+use transport::Message;
 use xdr::{Decode, Decoder, Encoder};
 
 /// The client that all callers without sessions are to the file service: none of NFSv4 has this id. It holds nothing.
@@ -39,18 +40,6 @@ impl Nfs3 {
         }
     }
 
-    /// For whom a call works.
-    async fn admit(&self, call: &Call<'_>) -> Result<fs::Actor, Rejection> {
-        let user = Credential::parse(&call.header.credential).and_then(User::of);
-        let user = user.map_err(Rejection::Auth)?;
-        let mds = self.nfsd.role();
-        mds.prepare(&user).await;
-        let admitted = mds.admit(call.conn, &user).map_err(Rejection::Auth)?;
-        let mut actor = fs::Actor::clone(&admitted);
-        actor.enter(CLIENT, Arc::from(OWNER));
-        Ok(actor)
-    }
-
     /// Executes a call: its reply, and the result to keep of it. `None` closes the connection.
     async fn execute(&self, call: &Call<'_>, proc: Proc, actor: fs::Actor) -> Executed {
         let mut cx = Cx {
@@ -68,9 +57,7 @@ impl Nfs3 {
         if ops::perform(&mut cx, proc, args, &mut e).await.is_err() {
             return Executed::Refused(AcceptError::GarbageArgs);
         }
-        if let Err(status) = self.nfsd.role().fs().durable(cx.actor.observed).await {
-            tracing::error!(%status, "effects cannot be made durable; closing the connection");
-            call.conn.close(CloseReason::Asked);
+        if settle(&self.nfsd, call, &cx.actor).await.is_err() {
             return Executed::Lost;
         }
         let kept = Arc::from(&e.as_bytes()[header_bytes..]);
@@ -110,10 +97,11 @@ impl Program for Nfs3 {
         let Ok(proc) = Proc::decode(&mut Decoder::new(&number)) else {
             return call.refuse(AcceptError::ProcUnavail);
         };
-        let actor = match self.admit(&call).await {
+        let mut actor = match admit(&self.nfsd, &call).await {
             Ok(actor) => actor,
             Err(rejection) => return call.refuse(rejection),
         };
+        actor.enter(CLIENT, Arc::from(OWNER));
         let execute = self.execute(&call, proc, actor);
         match is_kept(proc) {
             true => once(&self.replies, &call, execute).await,

@@ -1,6 +1,7 @@
 //! How an operation writes its result.
 
 use nfs4::{NfsStatus, OpBody, OpNum, ReplyWriter};
+use transport::{CloseReason, ConnHandle};
 
 /// Writes the result of an operation, or its failure, and returns the status that was written.
 pub fn answer<T: OpBody<Num = OpNum>>(
@@ -24,4 +25,10 @@ pub fn answer<T: OpBody<Num = OpNum>>(
 pub fn fail(reply: &mut ReplyWriter<OpNum>, op: OpNum, status: NfsStatus) -> NfsStatus {
     reply.error(op, status);
     status
+}
+
+/// What a call did may not last. Closes its connection: the client hears nothing, asks again and finds whatever survives.
+pub fn effects_lost(conn: &ConnHandle, why: NfsStatus) {
+    tracing::error!(status = %why, "effects cannot be made durable; closing the connection");
+    conn.close(CloseReason::Asked);
 }

@@ -11,6 +11,7 @@
 //! When the store cannot make the effects durable the connection is closed without a reply: the client
 //! retries and finds whatever survived.
 
+use crate::answers::effects_lost;
 use crate::kept::{Kept, Persist};
 use crate::minor_0::walk::Request;
 use crate::slot::{RunningSlot, Slots};
@@ -24,7 +25,7 @@ use rpc::AcceptError;
 use rpc_service::{refusal, replay};
 use state::{RemovedClient, Sequence, SlotToken, Verdict};
 use std::sync::Arc;
-use transport::{CloseReason, ConnHandle, Message};
+use transport::{ConnHandle, Message};
 use xdr::{Decode, Decoder, Encoder};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -103,7 +104,7 @@ impl<R: Role> Nfsd<R> {
         }
         settled
             .map(|()| message)
-            .map_err(|why| lost(conn, why))
+            .map_err(|why| effects_lost(conn, why))
             .ok()
     }
 
@@ -412,12 +413,6 @@ enum Begun {
     Revived(Box<Kept>),
     Uncached(SequenceRes),
     New(SlotToken, SequenceRes),
-}
-
-/// What a COMPOUND did may not last: its client hears nothing, and finds whatever survives.
-fn lost(conn: &ConnHandle, why: NfsStatus) {
-    tracing::error!(status = %why, "effects cannot be made durable; closing the connection");
-    conn.close(CloseReason::Asked);
 }
 
 /// Whether a tag is UTF-8 without the code points that are no characters (RFC 8881 §16.2.3, §14.1).

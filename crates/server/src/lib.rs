@@ -26,7 +26,7 @@ mod tables;
 mod user;
 
 pub use actor::{Actor, SessionContext};
-pub use answers::{answer, fail};
+pub use answers::{answer, effects_lost, fail};
 pub use compound::Compound;
 pub use counters::Counters;
 pub use kept::{KEPT_RESULTS_BYTES_MAX, Keeper};

@@ -8,17 +8,18 @@ use super::cx::{Cx, Later};
 use super::host::HostName;
 use super::host_calls::{HostCalls, Procedure};
 use super::{cancel, free_all, granted, lock, restart, share, test, unlock};
+use crate::admit::{admit, settle};
 use crate::once::{Executed, once};
 
 use mds::Mds;
 use nlm::{Netobj, Nlm4Res, Nlm4ShareRes, Nlm4Stats, NlmCall, NlmProc, PROGRAM, VERSION};
-use rpc::{AcceptError, Credential, Rejection};
+use rpc::AcceptError;
 use rpc_service::{Call, Program, Replies, Seal};
-use server::{Nfsd, Role, User};
+use server::Nfsd;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
-use transport::{CloseReason, Connector, Message};
+use transport::{Connector, Message};
 use xdr::{Decode, Decoder, Encode, Encoder};
 
 /// Most results of messages that are on their way to hosts.
@@ -53,15 +54,6 @@ impl Nlm {
         granted::tell_all(Arc::clone(fs), Arc::clone(&self.calls)).await;
     }
 
-    async fn admit(&self, call: &Call<'_>) -> Result<fs::Actor, Rejection> {
-        let user = Credential::parse(&call.header.credential).and_then(User::of);
-        let user = user.map_err(Rejection::Auth)?;
-        let mds = self.nfsd.role();
-        mds.prepare(&user).await;
-        let admitted = mds.admit(call.conn, &user).map_err(Rejection::Auth)?;
-        Ok(fs::Actor::clone(&admitted))
-    }
-
     async fn execute(&self, call: &Call<'_>, args: &NlmCall<'_>, actor: fs::Actor) -> Executed {
         let mut cx = Cx {
             mds: self.nfsd.role(),
@@ -72,9 +64,7 @@ impl Nlm {
         if perform(&mut cx, args, &mut result).await.is_err() {
             return Executed::Lost;
         }
-        if let Err(status) = self.nfsd.role().fs().durable(cx.actor.observed).await {
-            tracing::error!(%status, "effects cannot be made durable; closing the connection");
-            call.conn.close(CloseReason::Asked);
+        if settle(&self.nfsd, call, &cx.actor).await.is_err() {
             return Executed::Lost;
         }
         let mut e = Encoder::new();
@@ -183,7 +173,7 @@ impl Program for Nlm {
         let Ok(args) = NlmCall::decode(proc, call.args.rest()) else {
             return call.refuse(AcceptError::GarbageArgs);
         };
-        let actor = match self.admit(&call).await {
+        let actor = match admit(&self.nfsd, &call).await {
             Ok(actor) => actor,
             Err(rejection) => return call.refuse(rejection),
         };

@@ -10,6 +10,7 @@ use super::asked::{Asked, asked};
 use super::context::{Minor0Context, NOBODY};
 use super::status::status_of;
 use super::turn::{Judged, Turn};
+use crate::answers::effects_lost;
 use crate::tables::{ERROR_RESULT_BYTES, effect_bytes, is_read_only};
 use crate::user::User;
 use crate::{Actor, Compound, Counters, Nfsd, Role};
@@ -20,7 +21,7 @@ use rpc::AcceptError;
 use rpc_service::{CallKey, Heard, Replies, RunningCall, Seal, refusal, replay};
 use state::{OwnerChange, OwnerReply, RemovedClient};
 use std::sync::Arc;
-use transport::{CloseReason, ConnHandle, Message};
+use transport::{ConnHandle, Message};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Longest reply that is kept for a retry. Operations that change anything have short results.
@@ -105,9 +106,8 @@ impl<R: Role> Nfsd<R> {
         self.sweep_0(&held).await;
         let message = Message::new(reply.finish(status), std::mem::take(&mut cx.payloads))
             .with_charge(cx.charge.take());
-        if let Err(status) = settled {
-            tracing::error!(%status, "effects cannot be made durable; closing the connection");
-            cx.conn.close(CloseReason::Asked);
+        if let Err(why) = settled {
+            effects_lost(cx.conn, why);
             return None;
         }
         if let Some(running) = running {
