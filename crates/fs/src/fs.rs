@@ -531,6 +531,7 @@ pub fn status(e: &NsError) -> NfsStatus {
         }
         NsError::MLink => NfsStatus::MLink,
         NsError::Inval | NsError::NeedsTruncate => NfsStatus::Inval,
+        NsError::OtherTree => NfsStatus::XDev,
         NsError::BadCookie => NfsStatus::BadCookie,
         NsError::FileTooBig => NfsStatus::FBig,
         NsError::Busy | NsError::TooMany | NsError::NeedsPlace => NfsStatus::Delay,

@@ -377,7 +377,7 @@ async fn a_directory_has_a_limit_of_its_own_which_its_files_keep() {
         };
         let cred = Cred::root();
         let mut op = Op::new(&cred, Time::default());
-        ns().set_layout_policy(&mut op, FileId::ROOT, Some(policy))
+        ns().set_layout_policy(&mut op, FileId::ROOT, Some(policy), None)
             .unwrap();
     };
     set(Some(100), 1);

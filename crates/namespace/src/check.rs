@@ -108,6 +108,7 @@ struct Known {
     parent: FileId,
     data: DataName,
     moved: bool,
+    has_bad_mirrors: bool,
     named: u64,
     subdirs: u64,
     entries: u64,
@@ -147,6 +148,8 @@ fn run<R: Read + ?Sized>(store: &R, hash_mask: u64) -> Result<Report, MetaError>
     checker.each(keys::INLINE, Checker::inline)?;
     checker.each(keys::PLACING, Checker::placing)?;
     checker.each(keys::DATA_NAME, Checker::data_name)?;
+    checker.each(keys::BAD_MIRRORS, Checker::bad_mirrors)?;
+    checker.each(keys::AHEAD, Checker::ahead)?;
     checker.each(keys::REMOVAL, |c, pair| c.removal(pair, counters.as_ref()))?;
     checker.verdicts(counters.as_ref());
     checker.loops();
@@ -199,6 +202,7 @@ impl<R: Read + ?Sized> Checker<'_, R> {
             parent: inode.parent,
             data: inode.data(),
             moved: inode.moved_data().is_some(),
+            has_bad_mirrors: inode.bad_mirrors() != 0,
             named: 0,
             subdirs: 0,
             entries: 0,
@@ -326,6 +330,30 @@ impl<R: Read + ?Sized> Checker<'_, R> {
         Ok(())
     }
 
+    fn bad_mirrors(&mut self, (key, _): &Pair) -> Result<(), NsError> {
+        let file = number(key)?;
+        let known = self.known.get_mut(&file);
+        let is_noted = known.map(|known| std::mem::take(&mut known.has_bad_mirrors));
+        if is_noted != Some(true) {
+            let text = format!(
+                "inode {} is noted to have bad mirrors, and has none",
+                file.0
+            );
+            self.report.problem(text);
+        }
+        Ok(())
+    }
+
+    fn ahead(&mut self, (key, value): &Pair) -> Result<(), NsError> {
+        let name = number(key)?;
+        let _group: u32 = records::decode(value, "object made ahead")?;
+        if self.known.contains_key(&name) || self.names.contains(&name) {
+            let text = format!("the objects {} were made ahead, and are in use", name.0);
+            self.report.problem(text);
+        }
+        Ok(())
+    }
+
     fn removal(&mut self, (key, value): &Pair, counters: Option<&Counters>) -> Result<(), NsError> {
         let seq = number(key)?.0;
         let removal: Removal = records::decode(value, "removal")?;
@@ -382,6 +410,10 @@ impl<R: Read + ?Sized> Checker<'_, R> {
             let known = &self.known[&id];
             if known.moved && !self.names.contains(&known.data.file) {
                 let text = format!("inode {}: nothing tells whose its objects are", id.0);
+                self.report.problem(text);
+            }
+            if known.has_bad_mirrors {
+                let text = format!("inode {}: nothing notes its bad mirrors", id.0);
                 self.report.problem(text);
             }
             if let Some(text) = self.known[&id].contradiction(id, orphan) {

@@ -31,6 +31,8 @@ pub enum NsError {
     MLink,
     /// An argument makes no sense: an empty name, a directory into itself, a wrong file type.
     Inval,
+    /// The two lie in trees that do not share files: own and foreign data servers.
+    OtherTree,
     /// A READDIR cookie that no READDIR returned.
     BadCookie,
     /// A file size above 2^63 - 1.
@@ -95,6 +97,7 @@ impl std::fmt::Display for NsError {
             Self::NoSpace => "no space left for metadata",
             Self::MLink => "too many links",
             Self::Inval => "invalid argument",
+            Self::OtherTree => "in another tree",
             Self::BadCookie => "bad directory cookie",
             Self::FileTooBig => "file too big",
             Self::Busy => "busy",

@@ -48,6 +48,21 @@ xdr::xdr_struct! {
     }
 }
 
+xdr::xdr_struct! {
+    /// What an inode of a foreign tree has: a tree whose files lie on NFSv3 servers of others.
+    #[derive(Copy, Default)]
+    pub struct ForeignTree {
+        /// Bit m: mirror m of the file does not count, since a write has failed there.
+        pub bad_mirrors: u32,
+    }
+}
+
+/// Stored for objects under the file's own name, when more follows: no file has the number 0.
+const OWN_NAME: DataName = DataName {
+    file: FileId(0),
+    generation: 0,
+};
+
 /// Stored for a policy that says nothing of inline files, when more follows.
 const INLINE_MAX_UNSET: u32 = u32::MAX;
 
@@ -75,8 +90,10 @@ pub struct Rare {
     pub acl: Option<Acl>,
     /// Marks. Stored after the others, and only where there are any: a file without them is stored as before there were any.
     pub marks: Marks,
-    /// The name of its objects, unless that is its own. Stored last.
+    /// The name of its objects, unless that is its own.
     pub data: Option<DataName>,
+    /// It belongs to a foreign tree. Stored last.
+    pub foreign: Option<ForeignTree>,
 }
 
 impl Encode for Rare {
@@ -90,18 +107,22 @@ impl Encode for Rare {
         self.acl.encode(e);
         let inline_max_bytes = self.layout.and_then(|policy| policy.inline_max_bytes);
         let copies = self.layout.map_or(0, |policy| policy.copies);
-        let has_more = inline_max_bytes.is_some() || copies > 0 || self.data.is_some();
+        let is_named = self.data.is_some() || self.foreign.is_some();
+        let has_more = inline_max_bytes.is_some() || copies > 0 || is_named;
         if self.marks != Marks::default() || has_more {
             self.marks.encode(e);
         }
         if has_more {
             e.u32(inline_max_bytes.unwrap_or(INLINE_MAX_UNSET));
         }
-        if copies > 0 || self.data.is_some() {
+        if copies > 0 || is_named {
             e.u32(copies);
         }
-        if let Some(data) = &self.data {
-            data.encode(e);
+        if is_named {
+            self.data.unwrap_or(OWN_NAME).encode(e);
+        }
+        if let Some(foreign) = &self.foreign {
+            foreign.encode(e);
         }
     }
 }
@@ -125,6 +146,10 @@ impl Decode<'_> for Rare {
         };
         let data = match d.remaining() {
             0 => None,
+            _ => Some(Decode::decode(d)?).filter(|data| *data != OWN_NAME),
+        };
+        let foreign = match d.remaining() {
+            0 => None,
             _ => Some(Decode::decode(d)?),
         };
         let policy = |stripes: Stripes| LayoutPolicy {
@@ -139,6 +164,7 @@ impl Decode<'_> for Rare {
             acl,
             marks,
             data,
+            foreign,
         })
     }
 }

@@ -17,6 +17,8 @@ const INODE_VERSION_MARKS: u32 = 3;
 const INODE_VERSION_INLINE_MAX: u32 = 4;
 /// Version of the stored form that ends with the name of the objects.
 const INODE_VERSION_DATA: u32 = 5;
+/// Version of the stored form that ends with what an inode of a foreign tree has.
+const INODE_VERSION_FOREIGN: u32 = 6;
 
 /// What a file system takes at least for some bytes of a file; those of most data servers have blocks of this size.
 const BLOCK_BYTES: u64 = 4096;
@@ -154,6 +156,21 @@ impl Inode {
         self.extras.rare().and_then(|rare| rare.data)
     }
 
+    /// Whether it belongs to a foreign tree: one whose files lie on NFSv3 servers of others.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        self.extras
+            .rare()
+            .is_some_and(|rare| rare.foreign.is_some())
+    }
+
+    /// Mirrors at foreign data servers that do not count: bit m for mirror m.
+    #[must_use]
+    pub fn bad_mirrors(&self) -> u32 {
+        let foreign = self.extras.rare().and_then(|rare| rare.foreign);
+        foreign.map_or(0, |foreign| foreign.bad_mirrors)
+    }
+
     /// Its marks.
     #[must_use]
     pub fn marks(&self) -> Marks {
@@ -179,6 +196,8 @@ impl Inode {
         let policy = self.layout_policy();
         if self.extras.is_none() {
             INODE_VERSION
+        } else if self.is_foreign() {
+            INODE_VERSION_FOREIGN
         } else if self.extras.rare().is_some_and(|rare| rare.data.is_some()) {
             INODE_VERSION_DATA
         } else if policy.is_some_and(|policy| policy.inline_max_bytes.is_some()) {
@@ -202,7 +221,7 @@ impl Inode {
         let corrupt = |why: String| NsError::corrupt(format!("inode {}: {why}", id.0));
         let mut d = Decoder::new(bytes);
         let version = d.u32().map_err(|e| corrupt(e.to_string()))?;
-        if !(INODE_VERSION..=INODE_VERSION_DATA).contains(&version) {
+        if !(INODE_VERSION..=INODE_VERSION_FOREIGN).contains(&version) {
             return Err(corrupt(format!("unknown version {version}")));
         }
         let mut inode = Self::decode(&mut d).map_err(|e| corrupt(e.to_string()))?;

@@ -20,6 +20,10 @@ pub(crate) const REMOVAL: u8 = b'r';
 pub(crate) const INLINE: u8 = b'b';
 /// Inline files that are being given a place (T8).
 pub(crate) const PLACING: u8 = b'p';
+/// Files with mirrors that do not count.
+pub(crate) const BAD_MIRRORS: u8 = b'v';
+/// Names of objects that were made ahead of their files.
+pub(crate) const AHEAD: u8 = b'u';
 
 /// Whose the objects under another name are.
 pub(crate) const DATA_NAME: u8 = b'a';

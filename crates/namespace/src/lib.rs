@@ -41,7 +41,7 @@ pub use acl::{ACES_MAX, Ace, Acl, Who, WhoKind};
 pub use bucket::{COOKIE_FIRST, NAME_BYTES_MAX};
 pub use check::{PROBLEMS_MAX, Report, check, has_objects};
 pub use error::NsError;
-pub use extras::{DataName, Extras, LayoutPolicy, Marks, Rare, XattrTotals};
+pub use extras::{DataName, Extras, ForeignTree, LayoutPolicy, Marks, Rare, XattrTotals};
 pub use inode::{FileType, Inode, SYMLINK_BYTES_MAX};
 pub use mode::SET_ID_BITS;
 pub use namespace::{Format, Namespace, NamespaceLimits, SCHEMA_VERSION, Statistics};

@@ -31,7 +31,7 @@ pub(super) async fn removexattr(
     };
     let kept = |changed: &ChangeInfo| (answer(changed), None);
     let changed = cx::change(mds, cx, kept, |ns, op| match is_policy {
-        true => ns.set_layout_policy(op, inode.id, None),
+        true => ns.set_layout_policy(op, inode.id, None, None),
         false => ns.remove_xattr(op, inode.id, name),
     })?;
     Ok(answer(&changed))

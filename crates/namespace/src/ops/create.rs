@@ -7,7 +7,8 @@ use crate::perm::making;
 use crate::rights::EXECUTE;
 use crate::txn::Txn;
 use crate::{
-    Acl, ChangeInfo, Cred, Device, Extras, FileId, Namespace, NsError, Op, Placement, Time,
+    Acl, ChangeInfo, Cred, Device, Extras, FileId, ForeignTree, Namespace, NsError, Op, Placement,
+    Time,
 };
 use std::sync::Arc;
 use xdr::OpaqueBuf;
@@ -105,6 +106,18 @@ impl Namespace {
         how: How,
         placement: Option<Placement>,
     ) -> Result<Created, NsError> {
+        self.create_and(op, (dir, name), (new, how), placement, |_, _| Ok(()))
+    }
+
+    /// As [`Namespace::create`], with what is to be done in the transaction that makes the file.
+    pub(crate) fn create_and(
+        &self,
+        op: &mut Op<'_>,
+        (dir, name): (FileId, &[u8]),
+        (new, how): (&NewNode, How),
+        placement: Option<Placement>,
+        and: impl Fn(&mut Txn<'_>, FileId) -> Result<(), NsError>,
+    ) -> Result<Created, NsError> {
         let (cred, now) = (op.cred, op.now);
         let special = Special {
             placement,
@@ -121,15 +134,11 @@ impl Namespace {
                 let inode = txn.entry_inode(entry.file)?;
                 return exists(&parent, inode, how);
             }
-            make(
-                txn,
-                (cred, now),
-                dir,
-                name,
-                FileType::Regular,
-                new,
-                &special,
-            )
+            let who = (cred, now);
+            let made = make(txn, who, dir, name, FileType::Regular, new, &special)?;
+            and(txn, made.inode.id)?;
+            let inode = txn.entry_inode(made.inode.id)?;
+            Ok(Created { inode, ..made })
         })
     }
 
@@ -363,8 +372,9 @@ fn extras_of_new(parent: &Inode, (kind, is_inline): (FileType, bool), acl: Optio
     let layout = parent
         .layout_policy()
         .filter(|_| kind == FileType::Directory || is_inline);
-    if layout.is_some() || acl.is_some() {
-        extras.edit(|rare| (rare.layout, rare.acl) = (layout, acl));
+    let foreign = parent.is_foreign().then(ForeignTree::default);
+    if layout.is_some() || acl.is_some() || foreign.is_some() {
+        extras.edit(|rare| (rare.layout, rare.acl, rare.foreign) = (layout, acl, foreign));
     }
     extras
 }

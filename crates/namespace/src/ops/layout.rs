@@ -5,6 +5,7 @@
 
 use crate::extras::LayoutPolicy;
 use crate::inode::Inode;
+use crate::ops::foreign;
 use crate::{ChangeInfo, FileId, Namespace, NsError, Op};
 
 impl Inode {
@@ -17,14 +18,16 @@ impl Inode {
 
 impl Namespace {
     /// Gives a directory a policy, or takes it away. Only its owner and root may. What the values mean is the caller's.
+    /// `is_foreign` makes it the top of a foreign tree, or of an own one.
     ///
     /// # Errors
-    /// [`NsError::NotDir`], [`NsError::Perm`], [`NsError::Stale`].
+    /// [`NsError::NotDir`], [`NsError::Perm`], [`NsError::Stale`]; [`NsError::NotEmpty`] where the tree would change.
     pub fn set_layout_policy(
         &self,
         op: &mut Op<'_>,
         dir: FileId,
         policy: Option<LayoutPolicy>,
+        is_foreign: Option<bool>,
     ) -> Result<ChangeInfo, NsError> {
         let (cred, now) = (op.cred, op.now);
         self.write(op, |txn| {
@@ -35,7 +38,10 @@ impl Namespace {
             if !cred.owns(&inode) {
                 return Err(NsError::Perm);
             }
-            if inode.layout_policy() == policy {
+            if let Some(is_foreign) = is_foreign {
+                foreign::turn(txn, &inode, is_foreign)?;
+            }
+            if inode.layout_policy() == policy && txn.need(dir)?.change == inode.change {
                 return Ok(ChangeInfo {
                     before: inode.change,
                     after: inode.change,

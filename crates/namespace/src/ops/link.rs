@@ -1,6 +1,7 @@
 //! LINK: one more name for a file.
 
 use crate::inode::Inode;
+use crate::ops::foreign::check_tree;
 use crate::rights::{EXECUTE, WRITE};
 use crate::{ChangeInfo, FileId, Namespace, NsError, Op};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ impl Namespace {
     ///
     /// # Errors
     /// [`NsError::IsDir`] for a directory, [`NsError::NoEnt`] for a file whose last name is gone,
-    /// [`NsError::Exist`], [`NsError::MLink`], [`NsError::Access`], and those of a bad name.
+    /// [`NsError::Exist`], [`NsError::MLink`], [`NsError::OtherTree`], [`NsError::Access`], and those of a bad name.
     pub fn link(
         &self,
         op: &mut Op<'_>,
@@ -39,6 +40,7 @@ impl Namespace {
                 return Err(NsError::IsDir);
             }
             cred.require(&parent, WRITE)?;
+            check_tree(&inode, &parent)?;
             if inode.nlink == 0 {
                 return Err(NsError::NoEnt);
             }

@@ -10,7 +10,7 @@
 //! then look again whether the inode still exists. One of the two then sees the other.
 
 use crate::inode::Inode;
-use crate::ops::{place, xattr};
+use crate::ops::{foreign, place, xattr};
 use crate::records::Removal;
 use crate::rights::EXECUTE;
 use crate::txn::Txn;
@@ -132,6 +132,7 @@ pub(crate) fn discard(txn: &mut Txn<'_>, inode: &Inode) -> Result<(), NsError> {
     if txn.truncation(inode.id)?.is_some() {
         txn.end_truncation(inode.id);
     }
+    foreign::discard(txn, inode);
     let placement = match inode.placement {
         Some(placement) => Some(placement),
         None => place::discard(txn, inode)?,

@@ -5,6 +5,7 @@
 //! meanwhile, so a directory never ends up below itself.
 
 use crate::inode::Inode;
+use crate::ops::foreign::check_tree;
 use crate::ops::remove::unlink;
 use crate::perm::making;
 use crate::rights::{EXECUTE, WRITE};
@@ -37,6 +38,7 @@ impl Namespace {
     /// # Errors
     /// - [`NsError::IsDir`], [`NsError::NotDir`]: a directory and something else would take each other's place.
     /// - [`NsError::Inval`]: a directory into itself.
+    /// - [`NsError::OtherTree`]: from an own tree to a foreign one, or back.
     /// - [`NsError::NoEnt`], [`NsError::NotEmpty`], [`NsError::MLink`], [`NsError::Access`], [`NsError::Perm`], and those of a bad
     ///   name.
     pub fn rename(
@@ -63,6 +65,7 @@ impl Namespace {
                 return Ok(nothing(&from_dir, &to_dir, source));
             }
             check_rename(cred, &from_dir, &to_dir, &source, target.as_deref())?;
+            check_tree(&from_dir, &to_dir)?;
             check_descent(txn, &source, &to_dir, target.as_deref())?;
             let (replaced, orphaned) = match &target {
                 Some(target) => {

@@ -13,8 +13,10 @@
 //! At any moment the file has all of the old objects or all of the new ones, and what it has not is an orphan or queued.
 
 use crate::inode::{FileType, Inode};
-use crate::ops::remove;
-use crate::{DataName, Device, Extras, FileId, Namespace, NsError, Op, Placement, keys, records};
+use crate::ops::{foreign, remove};
+use crate::{
+    DataName, Device, Extras, FileId, ForeignTree, Namespace, NsError, Op, Placement, keys, records,
+};
 use meta::Purpose;
 use std::sync::Arc;
 use xdr::OpaqueBuf;
@@ -37,6 +39,10 @@ impl Namespace {
                 return Err(NsError::Busy);
             }
             let id = txn.allocate()?;
+            let mut extras = Extras::default();
+            if of.is_foreign() {
+                extras.edit(|rare| rare.foreign = Some(ForeignTree::default()));
+            }
             let inode = Inode {
                 id,
                 generation: 1,
@@ -58,7 +64,7 @@ impl Namespace {
                 placement: Some(placement),
                 epoch: 0,
                 verifier: None,
-                extras: Extras::default(),
+                extras,
             };
             txn.add(inode.clone());
             txn.put_record(keys::ORPHAN, id.0, &[]);
@@ -94,9 +100,11 @@ impl Namespace {
             if let Some(old) = before.moved_data() {
                 txn.delete_record(keys::DATA_NAME, old.file.0);
             }
+            foreign::discard(txn, &from);
             txn.drop_inode(nameless)?;
             txn.delete_record(keys::ORPHAN, nameless.0);
             txn.put_record(keys::DATA_NAME, nameless.0, &records::encode(&file));
+            foreign::take_mirrors(txn, file, &from)?;
             let after = txn.touch(file)?;
             after.placement = from.placement;
             after.space_used = from.space_used;

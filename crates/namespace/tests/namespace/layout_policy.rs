@@ -28,7 +28,7 @@ fn the_owner_sets_it_and_directories_made_below_have_it_too() {
     let dir = mkdir(&ns, FileId::ROOT, "d", 0o777);
     let before = mkdir(&ns, dir, "before", 0o755);
     let set = |cred: &Cred, file, policy| {
-        let set = run(cred, 7, |op| ns.set_layout_policy(op, file, policy));
+        let set = run(cred, 7, |op| ns.set_layout_policy(op, file, policy, None));
         set.map(|c| c.after - c.before)
     };
     assert_eq!(set(&user(1), dir, Some(POLICY)), Err(NsError::Perm));

@@ -5,6 +5,7 @@ mod acls;
 mod common;
 mod create;
 mod data;
+mod foreign;
 mod inline;
 mod layout_policy;
 mod observed;
