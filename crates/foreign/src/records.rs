@@ -1,0 +1,139 @@
+//! Durable records of servers of others (`f`) and of groups over them (`h`) in the metadata store. Keys are a tag byte and a
+//! big-endian number, values XDR; docs/formats.md has the table.
+//!
+//! Owns the form of the records and the transactions that write them. It decides nothing.
+
+use bytes::Bytes;
+use control::{ADDRESSES_MAX, NetAddr, Text};
+use meta::{MetaError, MetaStore, Purpose, Seq, TxOutcome};
+use nfs3_client::Fh;
+use xdr::{Decode, Encode, List};
+
+const SERVER: u8 = b'f';
+const GROUP: u8 = b'h';
+/// Records read in one step.
+const PAGE: usize = 256;
+/// Most servers that a cluster ever had, removed ones included.
+pub const SERVERS_MAX: u32 = 256;
+/// Most groups over them.
+pub const GROUPS_MAX: u32 = 4096;
+/// Longest "HOST:/PATH" in bytes.
+pub const TARGET_BYTES_MAX: u32 = 1024;
+
+xdr::xdr_enum! {
+    /// Whether a server is used.
+    pub enum ServerState {
+        /// It is, also for new files.
+        Active = 1,
+        /// It has files, and gets no new ones.
+        Draining = 2,
+        /// It is called no more, and its id is never used again.
+        Removed = 3,
+    }
+}
+
+xdr::xdr_struct! {
+    /// What FSINFO says of a server.
+    #[derive(Copy)]
+    pub struct ServerLimits {
+        /// Most bytes of a READ.
+        pub read_bytes_max: u32,
+        /// Most bytes of a WRITE.
+        pub write_bytes_max: u32,
+        /// Largest file in bytes.
+        pub file_bytes_max: u64,
+    }
+
+    /// Value of key `f` server id.
+    pub struct ServerRecord {
+        /// The server.
+        pub id: u32,
+        /// "HOST:/PATH", as the administrator named it.
+        pub target: Text<TARGET_BYTES_MAX>,
+        /// Where NFS is served, preferred first; clients are told these.
+        pub addresses: List<NetAddr, ADDRESSES_MAX>,
+        /// Handle of the exported directory.
+        pub root: Fh,
+        /// What FSINFO said when it was added.
+        pub limits: ServerLimits,
+        /// Whether it is used.
+        pub state: ServerState,
+    }
+
+    /// Value of key `h` group id. It never changes.
+    pub struct GroupRecord {
+        /// The group, at least [`crate::FOREIGN_GROUP_MIN`].
+        pub id: u32,
+        /// Stripes.
+        pub width: u32,
+        /// Copies of each stripe.
+        pub mirrors: u32,
+        /// `servers[mirror * width + stripe]`.
+        pub servers: List<u32, SERVERS_MAX>,
+    }
+}
+
+fn key(tag: u8, id: u32) -> [u8; 5] {
+    let mut key = [tag; 5];
+    key[1..].copy_from_slice(&id.to_be_bytes());
+    key
+}
+
+/// All records of a tag, ascending by number.
+fn load<T: for<'a> Decode<'a>>(
+    store: &dyn MetaStore,
+    tag: u8,
+    what: &str,
+) -> Result<Vec<T>, MetaError> {
+    let mut out = Vec::new();
+    let (mut start, end) = (vec![tag], meta::prefix_end(&[tag]));
+    loop {
+        let page: Vec<(Bytes, Bytes)> = store.scan(&start, &end, PAGE)?;
+        for (_, value) in &page {
+            let record = xdr::decode_all(value);
+            out.push(record.map_err(|e| MetaError::Corrupt(format!("{what}: {e}")))?);
+        }
+        match page.last() {
+            Some((key, _)) if page.len() == PAGE => {
+                start = key.to_vec();
+                start.push(0);
+            }
+            _ => return Ok(out),
+        }
+    }
+}
+
+fn put(
+    store: &dyn MetaStore,
+    purpose: Purpose,
+    key: &[u8],
+    value: &impl Encode,
+) -> Result<Seq, MetaError> {
+    let value = xdr::encode_to_vec(value);
+    store.transact(&mut |tx| {
+        tx.purpose(purpose);
+        tx.put(key, &value);
+        Ok(TxOutcome::Commit)
+    })
+}
+
+pub(crate) fn load_servers(store: &dyn MetaStore) -> Result<Vec<ServerRecord>, MetaError> {
+    load(store, SERVER, "foreign server")
+}
+
+/// Stores a server. Without its servers nothing can be removed.
+pub(crate) fn put_server(store: &dyn MetaStore, record: &ServerRecord) -> Result<Seq, MetaError> {
+    put(store, Purpose::Removal, &key(SERVER, record.id), record)
+}
+
+pub(crate) fn load_groups(store: &dyn MetaStore) -> Result<Vec<GroupRecord>, MetaError> {
+    let groups = load::<GroupRecord>(store, GROUP, "foreign group")?;
+    match groups.iter().all(GroupRecord::is_sound) {
+        true => Ok(groups),
+        false => Err(MetaError::Corrupt("foreign group: shape".to_owned())),
+    }
+}
+
+pub(crate) fn put_group(store: &dyn MetaStore, record: &GroupRecord) -> Result<Seq, MetaError> {
+    put(store, Purpose::Ordinary, &key(GROUP, record.id), record)
+}

@@ -1,0 +1,183 @@
+//! One server of others in this process: how it is called, whether it is up, and what it was seen to say.
+//!
+//! # Ownership
+//! Two RPC peers: one for files, and one for the pulse alone, which no slow WRITE holds up. Handles of the directories are kept.
+//!
+//! # Failure
+//! A server that is known to be down is not called. One that is not known yet is.
+
+use crate::ids::caller;
+use crate::records::{ServerRecord, ServerState};
+use nfs3::procs::FsStatOk;
+use nfs3_client::{CallerAuth, Fh, Nfs3Client, Nfs3Error, RpcPeer, RpcPeerConfig};
+use nfs4::Verifier;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use tokio::time::Instant;
+use transport::{Address, Connector};
+
+/// When a call is given up.
+pub const CALL_GIVE_UP: Duration = Duration::from_secs(10);
+/// How long one try of it waits.
+pub const CALL_TRY: Duration = Duration::from_secs(4);
+/// A server that does not answer the pulse for this long is down.
+pub const PULSE_GIVE_UP: Duration = Duration::from_secs(4);
+/// Most calls in flight at one server; more wait.
+pub const CALLS_MAX: u32 = 64;
+/// Connections to one server.
+const CONNECTIONS: u32 = 2;
+/// Locks of objects of one server: two objects may share one.
+const LOCKS: usize = 64;
+/// A server with less room than this gets no new files.
+const FREE_BYTES_MIN: u64 = 64 << 20;
+/// Nor does one with less than this part of its room.
+const FREE_SHARE_MIN: u64 = 100;
+
+/// Whether a server answers, as last seen.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Health {
+    /// `None` before anything was seen.
+    pub(crate) is_up: Option<bool>,
+    pub(crate) since: Option<Instant>,
+    pub(crate) pulse_at: Option<Instant>,
+    pub(crate) total_bytes: u64,
+    pub(crate) free_bytes: u64,
+    pub(crate) last_error: Option<String>,
+}
+
+pub(crate) struct Server {
+    pub(crate) id: u32,
+    record: Mutex<Arc<ServerRecord>>,
+    pub(crate) nfs: Nfs3Client,
+    pub(crate) pulse: Nfs3Client,
+    pub(crate) root_caller: CallerAuth,
+    pub(crate) health: Mutex<Health>,
+    /// The newest write verifier that was seen.
+    pub(crate) verifier: Mutex<Option<Verifier>>,
+    /// Handles of directories; `None` is that of the cluster.
+    pub(crate) dirs: Mutex<HashMap<Option<u8>, Fh>>,
+    /// Held while the ids of an object change, so that an older epoch never comes after a newer one.
+    locks: Vec<tokio::sync::Mutex<()>>,
+    /// Whether its pulse is being taken.
+    pub(crate) is_pulsing: AtomicBool,
+    /// Whether fences are being delivered to it.
+    pub(crate) is_fencing: AtomicBool,
+}
+
+impl Server {
+    pub(crate) fn new(
+        record: ServerRecord,
+        connector: &Arc<dyn Connector>,
+        random: &dyn Fn() -> u64,
+    ) -> Self {
+        let client = |calls_max, connections, give_up| {
+            #[allow(clippy::cast_possible_truncation, reason = "any bits will do")]
+            let first_xid = random() as u32;
+            let config = RpcPeerConfig {
+                addresses: addresses(&record),
+                connections,
+                calls_max,
+                try_timeout: CALL_TRY,
+                give_up,
+                first_xid,
+            };
+            Nfs3Client::new(RpcPeer::new(Arc::clone(connector), config))
+        };
+        Self {
+            id: record.id,
+            nfs: client(CALLS_MAX, CONNECTIONS, CALL_GIVE_UP),
+            pulse: client(1, 1, PULSE_GIVE_UP),
+            record: Mutex::new(Arc::new(record)),
+            root_caller: caller(0, 0),
+            health: Mutex::default(),
+            verifier: Mutex::default(),
+            dirs: Mutex::default(),
+            locks: (0..LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
+            is_pulsing: AtomicBool::new(false),
+            is_fencing: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn record(&self) -> Arc<ServerRecord> {
+        Arc::clone(&self.record.lock())
+    }
+
+    pub(crate) fn set_record(&self, record: ServerRecord) {
+        *self.record.lock() = Arc::new(record);
+    }
+
+    pub(crate) fn state(&self) -> ServerState {
+        self.record.lock().state
+    }
+
+    /// The lock of an object's ids.
+    pub(crate) fn lock_of(&self, number: u64) -> &tokio::sync::Mutex<()> {
+        let index = usize::try_from(number % LOCKS as u64).unwrap_or(0);
+        &self.locks[index]
+    }
+
+    /// Whether it was seen to answer, and nothing else since.
+    pub(crate) fn is_up(&self) -> bool {
+        self.state() != ServerState::Removed && self.health.lock().is_up == Some(true)
+    }
+
+    /// Whether it is not to be called.
+    pub(crate) fn is_down(&self) -> bool {
+        self.state() == ServerState::Removed || self.health.lock().is_up == Some(false)
+    }
+
+    /// Whether new files may go there, apart from its room.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.state() == ServerState::Active && self.is_up()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        let health = self.health.lock();
+        health.free_bytes < FREE_BYTES_MIN
+            || health.free_bytes < health.total_bytes / FREE_SHARE_MIN
+    }
+
+    pub(crate) fn went_up(&self, room: Option<&FsStatOk>) {
+        let mut health = self.health.lock();
+        if health.is_up != Some(true) {
+            tracing::info!(server = self.id, "a foreign server is up");
+            health.is_up = Some(true);
+            health.since = Some(Instant::now());
+        }
+        health.last_error = None;
+        if let Some(room) = room {
+            health.total_bytes = room.tbytes;
+            health.free_bytes = room.abytes.min(room.tbytes);
+        }
+    }
+
+    pub(crate) fn went_down(&self, why: &str) {
+        let mut health = self.health.lock();
+        if health.is_up != Some(false) {
+            tracing::warn!(server = self.id, why, "a foreign server is down");
+            health.is_up = Some(false);
+            health.since = Some(Instant::now());
+        }
+        health.last_error = Some(why.to_owned());
+    }
+
+    /// What a call came to. One that the transport failed marks the server down; so does one that took all of its time.
+    pub(crate) fn seen<T>(&self, result: Result<T, Nfs3Error>) -> Result<T, Nfs3Error> {
+        match &result {
+            Err(Nfs3Error::Rpc(error)) => self.went_down(&error.to_string()),
+            Err(error) => self.health.lock().last_error = Some(error.to_string()),
+            Ok(_) => {}
+        }
+        result
+    }
+}
+
+/// The addresses that we can connect to.
+pub(crate) fn addresses(record: &ServerRecord) -> Vec<Address> {
+    let told = record.addresses.0.iter();
+    told.filter_map(|a| Address::of_told(a.netid.as_str(), a.uaddr.as_str()))
+        .collect()
+}
