@@ -18,6 +18,7 @@ use crate::space_notes::SpaceNotes;
 use crate::unknown_sizes;
 use client_table::ClientTable;
 use cluster::{Cluster, ClusterConfig, Job, KeyTimes, NoPlace, Random};
+use foreign::{Foreign, ForeignConfig};
 use layout::{ClientTag, MdsHandle, MdsHandleError, MdsHandleKind};
 use meta::{MetaError, MetaStore, Seq};
 use namespace::{
@@ -189,6 +190,7 @@ pub struct Fs {
     pub(crate) clients: Arc<ClientTable>,
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) peers: Peers,
+    pub(crate) foreign: Arc<Foreign>,
     pub(crate) settings: Settings,
     pub(crate) layouts: LayoutTables,
     pub(crate) delegating: Delegating,
@@ -233,6 +235,12 @@ impl Fs {
         })
         .await?;
         let (unknown, truncating) = unknown_sizes::load(&ns)?;
+        let foreign = Foreign::open(ForeignConfig {
+            cluster_id: ns.cluster_id(),
+            store: Arc::clone(ns.store()),
+            connector: Arc::clone(&data.connector),
+            random: Arc::clone(&config.random),
+        })?;
         let peers = PeersConfig {
             connector: data.connector,
             transport: data.proxy_transport,
@@ -251,6 +259,7 @@ impl Fs {
             clients: config.clients,
             peers: Peers::new(Arc::clone(&cluster), peers),
             cluster,
+            foreign,
             settings: Settings {
                 stripe_unit_bytes: power_of_two(unit),
                 mds_threshold_bytes: data.mds_threshold_bytes,
@@ -303,6 +312,11 @@ impl Fs {
     /// The data servers.
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
+    }
+
+    /// The NFSv3 servers of others that have data of files.
+    pub fn foreign(&self) -> &Arc<Foreign> {
+        &self.foreign
     }
 
     /// Access times that are not stored yet.

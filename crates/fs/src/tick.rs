@@ -17,6 +17,7 @@ pub async fn tick(fs: &Arc<Fs>) {
     fs.atimes.store(&fs.ns, fs.now());
     fs.clients.recall_slots();
     fs.cluster.tick();
+    fs.foreign.tick();
     follow::look(fs);
     fs.jobs.overdue.start(|| {
         let fs = Arc::clone(fs);
