@@ -16,8 +16,10 @@ pub(crate) type ObjectKey = (u32, u64, u32);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) fh: Option<Fh>,
-    /// The epoch whose ids it has; `None` when nobody knows.
+    /// It never gets ids of an earlier epoch.
     pub(crate) epoch: Option<u64>,
+    /// Whether it has the ids of that epoch.
+    pub(crate) is_given: bool,
 }
 
 #[derive(Default)]
@@ -67,6 +69,7 @@ impl HandleCache {
             && known.fh.as_ref() == Some(stale)
         {
             known.fh = None;
+            known.is_given = false;
         }
     }
 }
@@ -79,6 +82,7 @@ mod tests {
         Known {
             fh: None,
             epoch: Some(epoch),
+            is_given: false,
         }
     }
 

@@ -1,32 +1,143 @@
 //! Fences that wait: files whose objects must get the ids of a newer epoch before older layouts count as gone.
+//!
+//! # Ordering
+//! A fence waits until each server of the group has given the object the ids of that epoch or of a newer one, or has no such
+//! object. From then on nobody gives it older ids ([`crate::object`]).
+//!
+//! # Failure
+//! What a server does not answer for stays, and is tried again with the next tick. Beyond [`FENCES_MAX`] files a fence is not
+//! kept. Then every file of its group counts as being fenced until the metadata server has restarted.
 
+use crate::cache::ObjectKey;
+use crate::dirs::Missing;
+use crate::file_at::FileAt;
 use crate::foreign::Foreign;
+use crate::object::IfNewer;
+use crate::server::Server;
+use futures_util::StreamExt;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
-/// Most files whose fences wait. Beyond them every file counts as being fenced.
+/// Most files whose fences wait.
 pub const FENCES_MAX: usize = 65_536;
+/// Fences that are delivered to one server at one time.
+const DELIVERIES_MAX: usize = 8;
 
 /// Number and generation.
 type FileKey = (u64, u32);
 
-pub(crate) struct Pending {
-    pub(crate) group: u32,
-    pub(crate) epoch: u64,
-    /// Servers that have not done it.
-    pub(crate) servers: BTreeSet<u32>,
+struct Pending {
+    group: u32,
+    epoch: u64,
+    /// Servers that have not done it; never empty.
+    servers: BTreeSet<u32>,
+}
+
+#[derive(Default)]
+struct Table {
+    files: BTreeMap<FileKey, Pending>,
+    by_server: BTreeMap<u32, BTreeSet<FileKey>>,
+    /// Groups for which a fence was dropped.
+    overflowed: BTreeSet<u32>,
 }
 
 #[derive(Default)]
 pub(crate) struct Fences {
-    pub(crate) pending: Mutex<BTreeMap<FileKey, Pending>>,
-    pub(crate) settled: Notify,
+    table: Mutex<Table>,
+    settled: Notify,
+}
+
+impl Table {
+    fn drop_server(&mut self, server: u32, file: FileKey) {
+        if let Some(files) = self.by_server.get_mut(&server) {
+            files.remove(&file);
+            if files.is_empty() {
+                self.by_server.remove(&server);
+            }
+        }
+        if let Some(pending) = self.files.get_mut(&file) {
+            pending.servers.remove(&server);
+            if pending.servers.is_empty() {
+                self.files.remove(&file);
+            }
+        }
+    }
+
+    fn note(&mut self, group: u32, file: FileKey, epoch: u64, servers: &[u32]) {
+        if servers.is_empty() {
+            return;
+        }
+        if self.files.len() >= FENCES_MAX && !self.files.contains_key(&file) {
+            if self.overflowed.insert(group) {
+                tracing::error!(group, "too many fences of foreign servers wait");
+            }
+            return;
+        }
+        let pending = self.files.entry(file).or_insert_with(|| Pending {
+            group,
+            epoch,
+            servers: BTreeSet::new(),
+        });
+        pending.epoch = pending.epoch.max(epoch);
+        for server in servers {
+            pending.servers.insert(*server);
+            self.by_server.entry(*server).or_default().insert(file);
+        }
+    }
+
+    fn is_fencing(&self, group: u32, number: u64) -> bool {
+        let mut files = self.files.range((number, 0)..=(number, u32::MAX));
+        self.overflowed.contains(&group) || files.any(|(_, pending)| pending.group == group)
+    }
+}
+
+impl Fences {
+    /// The epoch that the objects of a file are to get.
+    pub(crate) fn epoch_of(&self, number: u64, generation: u32) -> Option<u64> {
+        let table = self.table.lock();
+        let pending = table.files.get(&(number, generation))?;
+        Some(pending.epoch)
+    }
+
+    /// A server has done it: the object has the ids of `epoch`, or is not there.
+    pub(crate) fn settle(&self, (server, number, generation): ObjectKey, epoch: u64) {
+        let file = (number, generation);
+        let mut table = self.table.lock();
+        if table.files.get(&file).is_some_and(|p| p.epoch <= epoch) {
+            table.drop_server(server, file);
+            drop(table);
+            self.settled.notify_waiters();
+        }
+    }
+
+    /// A server is not used any more.
+    pub(crate) fn forget_server(&self, server: u32) {
+        let mut table = self.table.lock();
+        let files = table.by_server.get(&server).cloned().unwrap_or_default();
+        for file in files {
+            table.drop_server(server, file);
+        }
+        drop(table);
+        self.settled.notify_waiters();
+    }
+
+    fn of_server(&self, server: u32) -> Vec<(FileKey, u64)> {
+        let table = self.table.lock();
+        let files = table.by_server.get(&server).into_iter().flatten();
+        let with_epoch = |file: &FileKey| Some((*file, table.files.get(file)?.epoch));
+        files.filter_map(with_epoch).collect()
+    }
 }
 
 impl Foreign {
-    /// Notes that the objects of a file must get the ids of `epoch`, or of a later one. Mirrors in `except_mirrors` are left out.
+    /// Notes that the objects of a file must get the ids of `epoch`, or of later one. Mirrors in `except_mirrors` are left out,
+    /// also of what was noted before.
     pub fn note_fence(
         &self,
         group: u32,
@@ -35,28 +146,109 @@ impl Foreign {
         epoch: u64,
         except_mirrors: u32,
     ) {
-        let _ = (group, number, generation, epoch, except_mirrors);
+        let Some(found) = self.group(group) else {
+            tracing::error!(group, number, "a fence for an unknown group");
+            return;
+        };
+        let (mut servers, mut excepted) = (Vec::new(), Vec::new());
+        for (place, id) in (0u32..).zip(&found.servers) {
+            let is_excepted = except_mirrors & (1 << (place / found.width)) != 0;
+            let is_used = self
+                .server(*id)
+                .is_some_and(|s| s.state() != crate::records::ServerState::Removed);
+            let known = self.handles.get((*id, number, generation));
+            let is_done = known.is_some_and(|known| {
+                known.epoch >= Some(epoch) && (known.is_given || known.fh.is_none())
+            });
+            match (is_excepted, is_used && !is_done) {
+                (true, _) => excepted.push(*id),
+                (_, true) => servers.push(*id),
+                _ => {}
+            }
+        }
+        let mut table = self.fences.table.lock();
+        table.note(group, (number, generation), epoch, &servers);
+        for server in excepted {
+            table.drop_server(server, (number, generation));
+        }
+        drop(table);
+        self.fences.settled.notify_waiters();
     }
 
     /// Whether an older layout of a file may still work somewhere.
     #[must_use]
     pub fn is_fencing(&self, group: u32, number: u64) -> bool {
-        let _ = (group, number);
-        false
+        self.fences.table.lock().is_fencing(group, number)
     }
 
-    /// Begins to give ids to what waits, at each server that is up.
-    pub fn deliver_fences(self: &Arc<Self>) {}
+    /// Begins to give ids to what waits, at each server that is up. To be called inside a runtime.
+    pub fn deliver_fences(self: &Arc<Self>) {
+        let waiting: Vec<u32> = self.fences.table.lock().by_server.keys().copied().collect();
+        for server in waiting.into_iter().filter_map(|id| self.server(id)) {
+            if !server.is_up() || server.is_fencing.swap(true, AcqRel) {
+                continue;
+            }
+            let foreign = Arc::clone(self);
+            tokio::spawn(async move {
+                // What was noted meanwhile may have found this task still running.
+                while foreign.deliver_to(&server).await {}
+                server.is_fencing.store(false, Release);
+            });
+        }
+    }
+
+    /// Tries each fence that waits for a server once. Returns whether all succeeded and there are more.
+    async fn deliver_to(&self, server: &Arc<Server>) -> bool {
+        let waiting = self.fences.of_server(server.id);
+        let has_failed = &AtomicBool::new(waiting.is_empty());
+        let deliveries = waiting
+            .into_iter()
+            .map(|((number, generation), epoch)| async move {
+                let at = FileAt {
+                    number,
+                    generation,
+                    group: 0,
+                    stripe_unit: 0,
+                    epoch,
+                    bad_mirrors: 0,
+                };
+                let given = match self.spot(server.id, &at) {
+                    Ok(spot) => {
+                        let given = self.give(&spot, epoch, Missing::Left, IfNewer::Keep);
+                        given.await.map(|_| self.fences.settle(spot.key(), epoch))
+                    }
+                    Err(fail) => Err(fail),
+                };
+                if let Err(fail) = given {
+                    tracing::debug!(server = server.id, number, %fail, "a fence waits");
+                    has_failed.store(true, Relaxed);
+                }
+            });
+        let mut deliveries =
+            futures_util::stream::iter(deliveries).buffer_unordered(DELIVERIES_MAX);
+        while deliveries.next().await.is_some() {}
+        !has_failed.load(Relaxed)
+    }
 
     /// Waits until a file is not being fenced any more, at most so long. Returns whether it is so.
     pub async fn fences_settled(&self, group: u32, number: u64, wait_ms: u64) -> bool {
-        let _ = wait_ms;
-        !self.is_fencing(group, number)
+        let deadline = Instant::now() + Duration::from_millis(wait_ms);
+        loop {
+            let settled = self.fences.settled.notified();
+            tokio::pin!(settled);
+            settled.as_mut().enable();
+            if !self.is_fencing(group, number) {
+                return true;
+            }
+            if tokio::time::timeout_at(deadline, settled).await.is_err() {
+                return false;
+            }
+        }
     }
 
     /// Files whose fences wait.
     #[must_use]
     pub fn fences_waiting(&self) -> usize {
-        self.fences.pending.lock().len()
+        self.fences.table.lock().files.len()
     }
 }

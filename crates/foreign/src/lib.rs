@@ -13,23 +13,33 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod commit;
+mod cut;
 mod devices;
+mod dirs;
 mod error;
+mod fail;
 mod fences;
 mod file_at;
 mod foreign;
 mod group;
+mod handles;
 mod ids;
 mod members;
-mod ops;
+mod mirrors;
+mod object;
 mod place;
 mod probe;
 mod pulse;
+mod read;
 mod records;
 mod refusals;
+mod remove;
 mod report;
 mod server;
+mod stat;
 mod trial;
+mod write;
 
 pub use cache::HANDLES_MAX;
 pub use devices::Device;
@@ -43,6 +53,7 @@ pub use members::{NewServer, ServerStatus};
 pub use nfs3_client::Fh;
 pub use probe::probe;
 pub use pulse::PULSE_EVERY;
+pub use read::READ_BYTES_MAX;
 pub use records::{
     GROUPS_MAX, GroupRecord, SERVERS_MAX, ServerLimits, ServerRecord, ServerState, TARGET_BYTES_MAX,
 };

@@ -1,10 +1,12 @@
 //! Servers come, are drained, and go. Owns the order of these steps; each is durable before it is answered.
 
 use crate::foreign::Foreign;
-use crate::records::{ServerLimits, ServerState};
+use crate::records::{self, SERVERS_MAX, ServerLimits, ServerRecord, ServerState};
 use crate::refusals::{AddError, ChangeError};
-use control::NetAddr;
+use crate::server::{Server, addresses};
+use control::{ADDRESSES_MAX, NetAddr, Text};
 use nfs3_client::Fh;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A server that is to be added. Its export was mounted, and it was probed.
@@ -47,10 +49,42 @@ impl Foreign {
     /// Adds a server, and makes the directories there. Returns its id, durably.
     ///
     /// # Errors
-    /// [`AddError`].
+    /// [`AddError`]; what was made there stays.
     pub async fn add(&self, new: NewServer) -> Result<u32, AddError> {
-        let _ = new;
-        Err(AddError::Full)
+        let _one = self.adding.lock().await;
+        let id = self.free_id(&new.target)?;
+        let record = record_of(id, new)?;
+        if addresses(&record).is_empty() {
+            return Err(AddError::Invalid(
+                "none of its addresses can be reached from here",
+            ));
+        }
+        let server = Server::new(record, &self.config.connector, &*self.config.random);
+        let made = server.make_dirs(self.config.cluster_id).await;
+        made.map_err(|fail| AddError::Server(fail.to_string()))?;
+        let seq = records::put_server(&*self.config.store, &server.record())?;
+        self.config.store.durable(seq).await?;
+        let server = Arc::new(server);
+        self.servers.lock().insert(id, Arc::clone(&server));
+        // Its room is needed before a file is placed there.
+        server.take_pulse().await;
+        Ok(id)
+    }
+
+    /// The id of the next server.
+    fn free_id(&self, target: &str) -> Result<u32, AddError> {
+        let servers = self.servers.lock();
+        for server in servers.values() {
+            let record = server.record();
+            if record.state != ServerState::Removed && record.target.as_str() == target {
+                return Err(AddError::Known(server.id));
+            }
+        }
+        let id = servers.keys().next_back().map_or(1, |last| last + 1);
+        match id <= SERVERS_MAX {
+            true => Ok(id),
+            false => Err(AddError::Full),
+        }
     }
 
     /// Ends the use of a server, durably. What files have there is lost.
@@ -58,8 +92,16 @@ impl Foreign {
     /// # Errors
     /// [`ChangeError`]; `InUse` while groups name it, unless forced.
     pub async fn remove_server(&self, id: u32, is_forced: bool) -> Result<(), ChangeError> {
-        let _ = (id, is_forced);
-        Err(ChangeError::Unknown)
+        let _one = self.adding.lock().await;
+        let server = self.used_server(id)?;
+        if !is_forced && self.groups_of(id) > 0 {
+            return Err(ChangeError::InUse);
+        }
+        self.set_state(&server, ServerState::Removed).await?;
+        server.nfs.peer().close();
+        server.pulse.peer().close();
+        self.fences.forget_server(id);
+        Ok(())
     }
 
     /// Gives a server no new files from now on, durably.
@@ -67,13 +109,69 @@ impl Foreign {
     /// # Errors
     /// [`ChangeError`].
     pub async fn drain(&self, id: u32) -> Result<(), ChangeError> {
-        let _ = id;
-        Err(ChangeError::Unknown)
+        let _one = self.adding.lock().await;
+        let server = self.used_server(id)?;
+        self.set_state(&server, ServerState::Draining).await
+    }
+
+    fn used_server(&self, id: u32) -> Result<Arc<Server>, ChangeError> {
+        let server = self.server(id);
+        let used = server.filter(|s| s.state() != ServerState::Removed);
+        used.ok_or(ChangeError::Unknown)
+    }
+
+    async fn set_state(&self, server: &Server, state: ServerState) -> Result<(), ChangeError> {
+        let record = ServerRecord {
+            state,
+            ..ServerRecord::clone(&server.record())
+        };
+        let seq = records::put_server(&*self.config.store, &record)?;
+        self.config.store.durable(seq).await?;
+        server.set_record(record);
+        Ok(())
+    }
+
+    fn groups_of(&self, server: u32) -> usize {
+        let groups = self.groups.lock();
+        let of_it = groups.by_id.values();
+        of_it.filter(|g| g.servers.contains(&server)).count()
     }
 
     /// All servers that ever were, by id.
     #[must_use]
     pub fn servers(&self) -> Vec<ServerStatus> {
-        Vec::new()
+        let status = |server: &Arc<Server>| {
+            let (record, health) = (server.record(), server.health.lock().clone());
+            ServerStatus {
+                id: server.id,
+                target: record.target.as_str().to_owned(),
+                state: record.state,
+                is_up: server.is_up(),
+                since: health.since.map(|since| since.elapsed()),
+                total_bytes: health.total_bytes,
+                free_bytes: health.free_bytes,
+                groups: self.groups_of(server.id),
+                last_error: health.last_error,
+            }
+        };
+        self.all_servers().iter().map(status).collect()
     }
+}
+
+fn record_of(id: u32, new: NewServer) -> Result<ServerRecord, AddError> {
+    let target = Text::cut(&new.target);
+    if target.as_str() != new.target || new.target.is_empty() {
+        return Err(AddError::Invalid("its target is empty or too long"));
+    }
+    if new.addresses.len() > ADDRESSES_MAX as usize {
+        return Err(AddError::Invalid("it has too many addresses"));
+    }
+    Ok(ServerRecord {
+        id,
+        target,
+        addresses: new.addresses.into(),
+        root: new.root,
+        limits: new.limits,
+        state: ServerState::Active,
+    })
 }

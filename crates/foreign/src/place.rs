@@ -1,17 +1,75 @@
 //! Where a new file goes: a group over servers that are up and have room, in rotation.
+//!
+//! Owns the choice. Groups are the servers that follow each other in the ring of those that can be used, so that each server is
+//! the first one of a group in turn: small files lie on the first one alone.
 
-use crate::foreign::Foreign;
+use crate::foreign::{Foreign, Groups};
+use crate::group::{FOREIGN_GROUP_MIN, MIRRORS_MAX};
+use crate::records::{self, GROUPS_MAX, GroupRecord};
 use crate::refusals::NoPlace;
 use meta::MetaError;
 
 impl Foreign {
-    /// A group for a new file. The width is cut to what there is; fewer mirrors are refused. A new group is in the metadata store
-    /// before it is told, so whatever names it there is durable after it.
+    /// A group for a new file. The width is cut to what there is, and 0 is 1; fewer mirrors are refused. A new group is in the
+    /// metadata store before it is told, so whatever names it there is durable after it.
     ///
     /// # Errors
     /// [`MetaError`]; inside, why there is no place.
     pub fn pick(&self, width: u32, mirrors: u32) -> Result<Result<u32, NoPlace>, MetaError> {
-        let _ = (width, mirrors);
-        Ok(Err(NoPlace::NotYet))
+        let mirrors = mirrors.max(1);
+        if mirrors > MIRRORS_MAX {
+            return Ok(Err(NoPlace::NotYet));
+        }
+        let usable: Vec<_> = self.all_servers();
+        let usable: Vec<_> = usable.iter().filter(|s| s.is_usable()).collect();
+        let roomy = usable.iter().filter(|s| !s.is_full()).map(|s| s.id);
+        let ring: Vec<u32> = roomy.collect();
+        let count = u32::try_from(ring.len()).unwrap_or(u32::MAX);
+        if count < mirrors {
+            let is_full = usable.len() >= mirrors as usize;
+            return Ok(Err(match is_full {
+                true => NoPlace::Full,
+                false => NoPlace::NotYet,
+            }));
+        }
+        let width = width.max(1).min(count / mirrors);
+        let mut groups = self.groups.lock();
+        let servers = groups.next_servers(&ring, (width * mirrors) as usize);
+        if let Some(id) = groups.ids.get(&(mirrors, servers.clone())) {
+            return Ok(Ok(*id));
+        }
+        if groups.by_id.len() >= GROUPS_MAX as usize {
+            return Ok(groups.any_over(&ring, width, mirrors));
+        }
+        let last = groups.by_id.keys().next_back();
+        let record = GroupRecord {
+            id: last.map_or(FOREIGN_GROUP_MIN, |last| last + 1),
+            width,
+            mirrors,
+            servers: servers.into(),
+        };
+        records::put_group(&*self.config.store, &record)?;
+        Ok(Ok(groups.insert(record).id))
+    }
+}
+
+impl Groups {
+    /// The next servers in turn; `ring` has at least so many.
+    fn next_servers(&mut self, ring: &[u32], count: usize) -> Vec<u32> {
+        let first = self.turn % ring.len();
+        self.turn = self.turn.wrapping_add(1);
+        let turned = ring.iter().cycle().skip(first);
+        turned.take(count).copied().collect()
+    }
+
+    /// A group that is there already, of at most that width, over servers that can be used. For when no more groups can be.
+    fn any_over(&self, ring: &[u32], width: u32, mirrors: u32) -> Result<u32, NoPlace> {
+        let fits = self.by_id.values().filter(|group| {
+            let has_shape = group.mirrors == mirrors && group.width <= width;
+            has_shape && group.servers.iter().all(|server| ring.contains(server))
+        });
+        let fits: Vec<u32> = fits.map(|group| group.id).collect();
+        let turn = self.turn.checked_rem(fits.len()).unwrap_or(0);
+        fits.get(turn).copied().ok_or(NoPlace::NotYet)
     }
 }

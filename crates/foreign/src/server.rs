@@ -6,13 +6,16 @@
 //! # Failure
 //! A server that is known to be down is not called. One that is not known yet is.
 
+use crate::fail::Fail;
 use crate::ids::caller;
 use crate::records::{ServerRecord, ServerState};
+use nfs3::Nfs3Status;
 use nfs3::procs::FsStatOk;
-use nfs3_client::{CallerAuth, Fh, Nfs3Client, Nfs3Error, RpcPeer, RpcPeerConfig};
+use nfs3_client::{CallerAuth, Fh, Nfs3Client, Nfs3Error, RpcError, RpcPeer, RpcPeerConfig};
 use nfs4::Verifier;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -21,6 +24,8 @@ use transport::{Address, Connector};
 
 /// When a call is given up.
 pub const CALL_GIVE_UP: Duration = Duration::from_secs(10);
+/// Until when a call is tried again, `NFS3ERR_JUKEBOX` included.
+const CALL_TRIES: Duration = Duration::from_secs(8);
 /// How long one try of it waits.
 pub const CALL_TRY: Duration = Duration::from_secs(4);
 /// A server that does not answer the pulse for this long is down.
@@ -88,7 +93,7 @@ impl Server {
         };
         Self {
             id: record.id,
-            nfs: client(CALLS_MAX, CONNECTIONS, CALL_GIVE_UP),
+            nfs: client(CALLS_MAX, CONNECTIONS, CALL_TRIES),
             pulse: client(1, 1, PULSE_GIVE_UP),
             record: Mutex::new(Arc::new(record)),
             root_caller: caller(0, 0),
@@ -140,7 +145,7 @@ impl Server {
             || health.free_bytes < health.total_bytes / FREE_SHARE_MIN
     }
 
-    pub(crate) fn went_up(&self, room: Option<&FsStatOk>) {
+    pub(crate) fn went_up(&self, room: &FsStatOk) {
         let mut health = self.health.lock();
         if health.is_up != Some(true) {
             tracing::info!(server = self.id, "a foreign server is up");
@@ -148,10 +153,8 @@ impl Server {
             health.since = Some(Instant::now());
         }
         health.last_error = None;
-        if let Some(room) = room {
-            health.total_bytes = room.tbytes;
-            health.free_bytes = room.abytes.min(room.tbytes);
-        }
+        health.total_bytes = room.tbytes;
+        health.free_bytes = room.abytes.min(room.tbytes);
     }
 
     pub(crate) fn went_down(&self, why: &str) {
@@ -164,14 +167,37 @@ impl Server {
         health.last_error = Some(why.to_owned());
     }
 
-    /// What a call came to. One that the transport failed marks the server down; so does one that took all of its time.
-    pub(crate) fn seen<T>(&self, result: Result<T, Nfs3Error>) -> Result<T, Nfs3Error> {
-        match &result {
-            Err(Nfs3Error::Rpc(error)) => self.went_down(&error.to_string()),
-            Err(error) => self.health.lock().last_error = Some(error.to_string()),
-            Ok(_) => {}
+    /// Makes one call, unless the server is known to be down. One that gets no answer marks it down.
+    pub(crate) async fn call<T>(
+        &self,
+        call: impl Future<Output = Result<T, Nfs3Error>>,
+    ) -> Result<T, Fail> {
+        if self.is_down() {
+            return Err(Fail::Down);
         }
-        result
+        let result = match tokio::time::timeout(CALL_GIVE_UP, call).await {
+            Ok(result) => result,
+            Err(_) => Err(RpcError::TimedOut.into()),
+        };
+        let error = match result {
+            Ok(ok) => return Ok(ok),
+            Err(error) => error,
+        };
+        match &error {
+            Nfs3Error::Rpc(RpcError::Unreachable(_) | RpcError::TimedOut) => {
+                self.went_down(&error.to_string());
+            }
+            Nfs3Error::Status(Nfs3Status::NoEnt | Nfs3Status::Exist) => {}
+            error => self.health.lock().last_error = Some(error.to_string()),
+        }
+        Err(Fail::Call(error))
+    }
+
+    /// Notes a write verifier.
+    pub(crate) fn saw(&self, verifier: [u8; 8]) -> Verifier {
+        let verifier = Verifier { bytes: verifier };
+        *self.verifier.lock() = Some(verifier);
+        verifier
     }
 }
 

@@ -1,0 +1,120 @@
+//! The good mirrors of a file, and its objects on them. Owns which mirrors count, and in which order they are read.
+
+use crate::fail::{Fail, Failures};
+use crate::file_at::FileAt;
+use crate::foreign::Foreign;
+use crate::group::ForeignGroup;
+use crate::object::Spot;
+use crate::refusals::FarError;
+use futures_util::StreamExt;
+use layout::Striping;
+use nfs4::NfsStatus;
+use std::future::Future;
+use std::sync::Arc;
+
+/// Calls of one mirror of a file that are under way at one time, for one operation.
+pub(crate) const PIECES_MAX: usize = 8;
+/// Most bytes of one READ or WRITE, whatever a server takes.
+const IO_BYTES_MAX: u32 = 1 << 20;
+/// Fewest, whatever a server says.
+const IO_BYTES_MIN: u32 = 512;
+
+/// Where the objects of a file are.
+pub(crate) struct Mirrors {
+    pub(crate) at: FileAt,
+    pub(crate) group: Arc<ForeignGroup>,
+    pub(crate) striping: Striping,
+    /// Bits of the mirrors that count; never 0.
+    pub(crate) good: u32,
+}
+
+impl Mirrors {
+    /// The mirrors that count.
+    pub(crate) fn each(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.group.mirrors).filter(|mirror| self.good & (1 << mirror) != 0)
+    }
+
+    /// Mirror and stripe of all objects that count.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let stripes = |mirror| (0..self.group.width).map(move |stripe| (mirror, stripe));
+        self.each().flat_map(stripes)
+    }
+
+    pub(crate) fn spot(&self, foreign: &Foreign, mirror: u32, stripe: u32) -> Result<Spot, Fail> {
+        let server = self.group.server(mirror, stripe);
+        foreign.spot(server.ok_or(Fail::Wrong("a group is cut"))?, &self.at)
+    }
+}
+
+impl Foreign {
+    /// The good mirrors of a file.
+    pub(crate) fn mirrors(&self, at: &FileAt) -> Result<Mirrors, FarError> {
+        let fault = FarError::of(NfsStatus::ServerFault);
+        let group = self.group(at.group).ok_or(fault)?;
+        let striping = group.striping(at.stripe_unit).ok_or(fault)?;
+        let good = group.all_mirrors() & !at.bad_mirrors;
+        match good {
+            0 => Err(FarError::of(NfsStatus::Io)),
+            good => Ok(Mirrors {
+                at: *at,
+                group,
+                striping,
+                good,
+            }),
+        }
+    }
+
+    /// Does something for every object that counts, a few at one time, and waits for all. Returns what came of each place, and
+    /// which mirrors failed.
+    pub(crate) async fn each_object<T, F>(
+        &self,
+        mirrors: &Mirrors,
+        call: impl Fn(u32, u32, Spot) -> F,
+    ) -> (Vec<(u32, u32, T)>, Failures)
+    where
+        F: Future<Output = Result<T, Fail>>,
+    {
+        let call = &call;
+        let tasks = mirrors.places().map(|(mirror, stripe)| {
+            let spot = mirrors.spot(self, mirror, stripe);
+            async move {
+                let done = match spot {
+                    Ok(spot) => call(mirror, stripe, spot).await,
+                    Err(fail) => Err(fail),
+                };
+                (mirror, stripe, done)
+            }
+        });
+        let tasks: Vec<_> = tasks.collect();
+        let many = PIECES_MAX * mirrors.group.mirrors as usize;
+        let mut tasks = futures_util::stream::iter(tasks).buffered(many);
+        let (mut done, mut failures) = (Vec::new(), Failures::default());
+        while let Some((mirror, stripe, result)) = tasks.next().await {
+            match result {
+                Ok(value) => done.push((mirror, stripe, value)),
+                Err(fail) => {
+                    mirrors.told(mirror, stripe, &fail);
+                    failures.add(mirror, fail.status());
+                }
+            }
+        }
+        (done, failures)
+    }
+}
+
+impl Mirrors {
+    /// Says what failed, to the log.
+    pub(crate) fn told(&self, mirror: u32, stripe: u32, fail: &Fail) {
+        let server = self.group.server(mirror, stripe);
+        let file = self.at.number;
+        match fail {
+            Fail::Down | Fail::Newer => tracing::debug!(file, server, mirror, %fail, "foreign I/O"),
+            fail => tracing::warn!(file, server, mirror, %fail, "foreign I/O"),
+        }
+    }
+}
+
+/// Bytes of one call where a server takes so many.
+pub(crate) fn call_bytes(told: u32) -> u64 {
+    u64::from(told.clamp(IO_BYTES_MIN, IO_BYTES_MAX))
+}

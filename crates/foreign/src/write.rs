@@ -1,0 +1,233 @@
+//! WRITE by the metadata server: to all good mirrors at the same time.
+//!
+//! # Failure
+//! It waits for every mirror. One that took all of it is enough: the caller marks the others bad before it answers. A mirror without
+//! room fails the whole, for that is no fault of the mirror.
+
+use crate::dirs::Missing;
+use crate::fail::{Fail, Failures};
+use crate::file_at::{FarWritten, FileAt};
+use crate::foreign::Foreign;
+use crate::mirrors::{Mirrors, PIECES_MAX, call_bytes};
+use crate::object::{IfNewer, Spot};
+use crate::refusals::FarError;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use layout::Extent;
+use nfs4::{NfsStatus, StableHow, Verifier};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// WRITEs that may take one piece: a server may take fewer bytes than it was sent.
+const SHORTS_MAX: u32 = 64;
+
+/// What a mirror, or a part of it, has taken.
+struct Taken {
+    committed: StableHow,
+    /// By server. `None` where two WRITEs were answered with different ones.
+    verifiers: BTreeMap<u32, Option<Verifier>>,
+}
+
+impl Taken {
+    const fn nothing() -> Self {
+        Self {
+            committed: StableHow::FileSync,
+            verifiers: BTreeMap::new(),
+        }
+    }
+
+    fn saw(&mut self, server: u32, verifier: Option<Verifier>) {
+        let known = self.verifiers.entry(server).or_insert(verifier);
+        if *known != verifier {
+            *known = None;
+        }
+    }
+
+    fn and(&mut self, other: Self) {
+        self.committed = self.committed.min(other.committed);
+        for (server, verifier) in other.verifiers {
+            self.saw(server, verifier);
+        }
+    }
+}
+
+/// What is to be written.
+#[derive(Clone, Copy)]
+struct Writing<'a> {
+    offset: u64,
+    stable: StableHow,
+    bytes: &'a Bytes,
+}
+
+impl Foreign {
+    /// Writes bytes to all good mirrors, at least as stable as asked. It succeeds where one of them took all.
+    ///
+    /// # Errors
+    /// [`FarError`]: `NoSpc`, `DQuot` and `FBig` of any mirror; when no mirror took all; `Delay` when a server restarted in between,
+    /// for no verifier says that.
+    pub async fn write(
+        &self,
+        at: &FileAt,
+        offset: u64,
+        stable: StableHow,
+        bytes: &Bytes,
+    ) -> Result<FarWritten, FarError> {
+        let mirrors = &self.mirrors(at)?;
+        let len = bytes.len() as u64;
+        if offset.checked_add(len).is_none() {
+            return Err(FarError::of(NfsStatus::FBig));
+        }
+        let writing = Writing {
+            offset,
+            stable,
+            bytes,
+        };
+        let all = mirrors.each().map(|mirror| async move {
+            let taken = self.write_mirror(mirrors, mirror, writing).await;
+            (mirror, taken)
+        });
+        let (mut whole, mut failures) = (Taken::nothing(), Failures::default());
+        for (mirror, taken) in join_all(all).await {
+            match taken {
+                Ok(taken) => whole.and(taken),
+                Err(status) => failures.add(mirror, status),
+            }
+        }
+        let failed_mirrors = failures.of_some(mirrors.good)?;
+        let is_committed = whole.committed != StableHow::Unstable;
+        let mut verifiers = BTreeMap::new();
+        for (server, verifier) in whole.verifiers {
+            match verifier {
+                Some(verifier) => drop(verifiers.insert(server, verifier)),
+                None if is_committed => {}
+                None => return Err(FarError::of(NfsStatus::Delay)),
+            }
+        }
+        Ok(FarWritten {
+            committed: whole.committed,
+            verifiers,
+            failed_mirrors,
+        })
+    }
+
+    /// All pieces of one mirror, a few at one time. After a failure none begins.
+    async fn write_mirror(
+        &self,
+        mirrors: &Mirrors,
+        mirror: u32,
+        writing: Writing<'_>,
+    ) -> Result<Taken, NfsStatus> {
+        let has_failed = &AtomicBool::new(false);
+        let extents = mirrors
+            .striping
+            .extents(writing.offset, writing.bytes.len() as u64);
+        let pieces: Vec<_> = extents
+            .map(|extent| async move {
+                if has_failed.load(Relaxed) {
+                    return Ok(Taken::nothing());
+                }
+                let taken = match mirrors.spot(self, mirror, extent.index) {
+                    Ok(spot) => self.write_piece(mirrors, &spot, extent, writing).await,
+                    Err(fail) => Err(fail),
+                };
+                taken.map_err(|fail| {
+                    has_failed.store(true, Relaxed);
+                    mirrors.told(mirror, extent.index, &fail);
+                    fail.status()
+                })
+            })
+            .collect();
+        let mut pieces = futures_util::stream::iter(pieces).buffer_unordered(PIECES_MAX);
+        let (mut whole, mut failures) = (Taken::nothing(), Failures::default());
+        while let Some(taken) = pieces.next().await {
+            match taken {
+                Ok(taken) => whole.and(taken),
+                Err(status) => failures.add(mirror, status),
+            }
+        }
+        match failures.mirrors {
+            0 => Ok(whole),
+            _ => Err(failures.error().status),
+        }
+    }
+
+    /// WRITEs until an object has all of an extent. It is made where it is missing.
+    async fn write_piece(
+        &self,
+        mirrors: &Mirrors,
+        spot: &Spot,
+        extent: Extent,
+        writing: Writing<'_>,
+    ) -> Result<Taken, Fail> {
+        let most = call_bytes(spot.server.record().limits.write_bytes_max);
+        let (mut taken, mut shorts) = (Taken::nothing(), 0);
+        let (mut at, mut left) = (extent.offset, extent.len);
+        while left > 0 {
+            let begin = usize::try_from(at - writing.offset).unwrap_or(usize::MAX);
+            let sent = usize::try_from(left.min(most)).unwrap_or(0);
+            let end = begin.saturating_add(sent);
+            if end > writing.bytes.len() {
+                return Err(Fail::Wrong("a piece lies beyond the bytes"));
+            }
+            let piece = writing.bytes.slice(begin..end);
+            let (count, committed, verifier) = self
+                .write_once(mirrors, spot, at, writing.stable, &piece)
+                .await?;
+            taken.committed = taken.committed.min(committed);
+            taken.saw(spot.server.id, Some(verifier));
+            (at, left) = (at + u64::from(count), left - u64::from(count));
+            if (count as usize) < sent {
+                shorts += 1;
+                if count == 0 || shorts > SHORTS_MAX {
+                    return Err(Fail::Wrong("WRITE takes too little"));
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    async fn write_once(
+        &self,
+        mirrors: &Mirrors,
+        spot: &Spot,
+        at: u64,
+        stable: StableHow,
+        piece: &Bytes,
+    ) -> Result<(u32, StableHow, Verifier), Fail> {
+        let (nfs, who) = (&spot.server.nfs, &spot.server.root_caller);
+        let asked = to_v3(stable);
+        let write = |fh| async move { nfs.write(who, &fh, at, asked, piece).await };
+        let ok = match self.with(spot, write).await? {
+            Some(ok) => ok,
+            None => {
+                // With the ids of a fence that waits for it, if there is one.
+                let epoch = mirrors.at.epoch;
+                self.give(spot, epoch, Missing::Made, IfNewer::Keep).await?;
+                let ok = self.with(spot, write).await?;
+                ok.ok_or(Fail::Wrong("an object is not there after it was made"))?
+            }
+        };
+        let committed = of_v3(ok.committed);
+        if committed < stable {
+            return Err(Fail::Wrong("WRITE is less stable than was asked"));
+        }
+        Ok((ok.count, committed, spot.server.saw(ok.verf)))
+    }
+}
+
+const fn to_v3(stable: StableHow) -> nfs3::StableHow {
+    match stable {
+        StableHow::Unstable => nfs3::StableHow::Unstable,
+        StableHow::DataSync => nfs3::StableHow::DataSync,
+        StableHow::FileSync => nfs3::StableHow::FileSync,
+    }
+}
+
+const fn of_v3(stable: nfs3::StableHow) -> StableHow {
+    match stable {
+        nfs3::StableHow::Unstable => StableHow::Unstable,
+        nfs3::StableHow::DataSync => StableHow::DataSync,
+        nfs3::StableHow::FileSync => StableHow::FileSync,
+    }
+}
