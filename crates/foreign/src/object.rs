@@ -211,7 +211,8 @@ impl Foreign {
     /// The handle of an object that has these ids, and is to get no newer ones.
     fn has(&self, spot: &Spot, epoch: u64) -> Option<Fh> {
         let known = self.handles.get(spot.key())?;
-        let is_so = known.is_given && self.newest(spot) == Some(epoch);
+        let is_so =
+            known.is_given && known.epoch == Some(epoch) && self.newest(spot) == Some(epoch);
         known.fh.filter(|_| is_so)
     }
 
