@@ -129,7 +129,40 @@ impl Foreign {
         self.servers.lock().get(&id).cloned()
     }
 
+    /// The servers by id, removed ones included.
     pub(crate) fn all_servers(&self) -> Vec<Arc<Server>> {
         self.servers.lock().values().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FarError, FileAt, NewServer};
+    use bytes::Bytes;
+    use nfs4::StableHow;
+
+    fn sent<T>(call: impl Future<Output = T> + Send) -> impl Future<Output = T> + Send {
+        call
+    }
+
+    /// Each call may be made in a task of its own: this compiles.
+    #[allow(dead_code, reason = "it is only compiled")]
+    async fn calls_can_be_spawned(
+        foreign: &Foreign,
+        at: &FileAt,
+        new: NewServer,
+        bytes: &Bytes,
+    ) -> Result<(), FarError> {
+        let _added = sent(foreign.add(new)).await;
+        let _removed = sent(foreign.remove_server(1, true)).await;
+        sent(foreign.make(at)).await?;
+        sent(foreign.read(at, 0, 1)).await?;
+        sent(foreign.write(at, 0, StableHow::Unstable, bytes)).await?;
+        sent(foreign.commit(at)).await?;
+        sent(foreign.cut(at, 0)).await?;
+        sent(foreign.stat(at)).await?;
+        sent(foreign.fences_settled(1, 2, 3)).await;
+        sent(foreign.remove(1, 2, 3)).await
     }
 }

@@ -5,9 +5,10 @@ use crate::file_at::FileAt;
 use crate::foreign::Foreign;
 use crate::group::ForeignGroup;
 use crate::object::Spot;
+use crate::records::ServerLimits;
 use crate::refusals::FarError;
 use futures_util::StreamExt;
-use layout::Striping;
+use layout::{Extent, Striping};
 use nfs4::NfsStatus;
 use std::future::Future;
 use std::sync::Arc;
@@ -38,6 +39,40 @@ impl Mirrors {
     pub(crate) fn places(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let stripes = |mirror| (0..self.group.width).map(move |stripe| (mirror, stripe));
         self.each().flat_map(stripes)
+    }
+
+    /// Runs of bytes on one server each, no longer than `bytes_max`.
+    pub(crate) fn pieces(
+        &self,
+        offset: u64,
+        len: u64,
+        bytes_max: u64,
+    ) -> impl Iterator<Item = Extent> {
+        let step = bytes_max.max(1);
+        let cut = move |extent: Extent| {
+            (0..extent.len.div_ceil(step)).map(move |piece| Extent {
+                index: extent.index,
+                offset: extent.offset + piece * step,
+                len: step.min(extent.len - piece * step),
+            })
+        };
+        self.striping.extents(offset, len).flat_map(cut)
+    }
+
+    /// Most bytes of a call that every server of a mirror takes, by what FSINFO says.
+    pub(crate) fn call_bytes(
+        &self,
+        foreign: &Foreign,
+        mirrors: impl Iterator<Item = u32>,
+        told: impl Fn(&ServerLimits) -> u32,
+    ) -> u64 {
+        let stripes = |mirror| (0..self.group.width).map(move |stripe| (mirror, stripe));
+        let ids = mirrors
+            .flat_map(stripes)
+            .filter_map(|(mirror, stripe)| self.group.server(mirror, stripe));
+        let servers = ids.filter_map(|id| foreign.server(id));
+        let least = servers.map(|server| told(&server.record().limits)).min();
+        u64::from(least.unwrap_or(0).clamp(IO_BYTES_MIN, IO_BYTES_MAX))
     }
 
     pub(crate) fn spot(&self, foreign: &Foreign, mirror: u32, stripe: u32) -> Result<Spot, Fail> {
@@ -112,9 +147,4 @@ impl Mirrors {
             fail => tracing::warn!(file, server, mirror, %fail, "foreign I/O"),
         }
     }
-}
-
-/// Bytes of one call where a server takes so many.
-pub(crate) fn call_bytes(told: u32) -> u64 {
-    u64::from(told.clamp(IO_BYTES_MIN, IO_BYTES_MAX))
 }

@@ -68,7 +68,8 @@ impl Foreign {
         })
     }
 
-    /// Calls with the handle of an object, as it is. `None` when there is no such object.
+    /// Calls with the handle of an object, as it is. `None` when there is no such object. One that was there and is gone is a
+    /// failure: its bytes are lost.
     pub(crate) async fn with<T, F>(
         &self,
         spot: &Spot,
@@ -81,7 +82,10 @@ impl Foreign {
         loop {
             tries += 1;
             let Some(fh) = self.find(spot).await? else {
-                return Ok(None);
+                return match tries {
+                    1 => Ok(None),
+                    _ => Err(Fail::Wrong("an object is gone")),
+                };
             };
             match spot.server.call(call(fh.clone())).await {
                 Err(fail) if fail.is_stale() && tries < TRIES => {

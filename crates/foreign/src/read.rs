@@ -3,7 +3,7 @@
 use crate::fail::{Fail, Failures};
 use crate::file_at::FileAt;
 use crate::foreign::Foreign;
-use crate::mirrors::{Mirrors, PIECES_MAX, call_bytes};
+use crate::mirrors::{Mirrors, PIECES_MAX};
 use crate::object::Spot;
 use crate::refusals::FarError;
 use bytes::{Bytes, BytesMut};
@@ -27,7 +27,8 @@ impl Foreign {
         let total = total.ok_or(FarError::of(NfsStatus::Inval))?;
         let order = &self.reading_order(&mirrors);
         let mirrors = &mirrors;
-        let pieces: Vec<_> = (mirrors.striping.extents(offset, len))
+        let most = mirrors.call_bytes(self, mirrors.each(), |limits| limits.read_bytes_max);
+        let pieces: Vec<_> = (mirrors.pieces(offset, len, most))
             .map(|extent| async move {
                 let bytes = self.read_piece(mirrors, order, extent).await;
                 (extent, bytes)
@@ -59,6 +60,9 @@ impl Foreign {
         let count = order.len() as u64;
         let first = usize::try_from(mirrors.at.number % count.max(1)).unwrap_or(0);
         order.rotate_left(first);
+        if count == 1 {
+            return order;
+        }
         order.sort_by_key(|mirror| {
             let mut stripes = 0..mirrors.group.width;
             stripes.any(|stripe| mirrors.spot(self, *mirror, stripe).is_err())
@@ -94,12 +98,11 @@ impl Foreign {
     async fn read_object(&self, spot: &Spot, offset: u64, len: u64) -> Result<Bytes, Fail> {
         let server = &*spot.server;
         let (nfs, who) = (&server.nfs, &server.root_caller);
-        let most = call_bytes(server.record().limits.read_bytes_max);
         let mut shorts = 0;
         let (mut at, mut left) = (offset, len);
         let mut got = BytesMut::new();
         while left > 0 {
-            let count = u32::try_from(left.min(most)).unwrap_or(u32::MAX);
+            let count = u32::try_from(left).unwrap_or(u32::MAX);
             let read = self
                 .with(
                     spot,

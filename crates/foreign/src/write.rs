@@ -8,7 +8,7 @@ use crate::dirs::Missing;
 use crate::fail::{Fail, Failures};
 use crate::file_at::{FarWritten, FileAt};
 use crate::foreign::Foreign;
-use crate::mirrors::{Mirrors, PIECES_MAX, call_bytes};
+use crate::mirrors::{Mirrors, PIECES_MAX};
 use crate::object::{IfNewer, Spot};
 use crate::refusals::FarError;
 use bytes::Bytes;
@@ -119,10 +119,10 @@ impl Foreign {
         writing: Writing<'_>,
     ) -> Result<Taken, NfsStatus> {
         let has_failed = &AtomicBool::new(false);
-        let extents = mirrors
-            .striping
-            .extents(writing.offset, writing.bytes.len() as u64);
-        let pieces: Vec<_> = extents
+        let one = std::iter::once(mirror);
+        let most = mirrors.call_bytes(self, one, |limits| limits.write_bytes_max);
+        let pieces = mirrors.pieces(writing.offset, writing.bytes.len() as u64, most);
+        let pieces: Vec<_> = pieces
             .map(|extent| async move {
                 if has_failed.load(Relaxed) {
                     return Ok(Taken::nothing());
@@ -160,12 +160,11 @@ impl Foreign {
         extent: Extent,
         writing: Writing<'_>,
     ) -> Result<Taken, Fail> {
-        let most = call_bytes(spot.server.record().limits.write_bytes_max);
         let (mut taken, mut shorts) = (Taken::nothing(), 0);
         let (mut at, mut left) = (extent.offset, extent.len);
         while left > 0 {
             let begin = usize::try_from(at - writing.offset).unwrap_or(usize::MAX);
-            let sent = usize::try_from(left.min(most)).unwrap_or(0);
+            let sent = usize::try_from(left).unwrap_or(usize::MAX);
             let end = begin.saturating_add(sent);
             if end > writing.bytes.len() {
                 return Err(Fail::Wrong("a piece lies beyond the bytes"));

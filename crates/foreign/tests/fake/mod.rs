@@ -162,6 +162,11 @@ impl Fake {
         self.state.lock().objects.clear();
     }
 
+    /// Removes all files.
+    pub fn lose_files(&self) {
+        self.state.lock().objects.retain(|_, object| object.is_dir);
+    }
+
     fn handle(&self, id: u64) -> Vec<u8> {
         let mut bytes = handle(id, self.state.lock().era);
         if self.has(Fault::LongHandles) {

@@ -114,6 +114,25 @@ async fn stale_handles_are_looked_up_once_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_that_was_there_and_is_gone_is_neither_a_hole_nor_committed() {
+    let world = World::new(2).await;
+    let at = world.file(2, 1, 2);
+    let data = bytes(1000);
+    let stable = StableHow::Unstable;
+    for is_read in [true, false] {
+        world.foreign.write(&at, 0, stable, &data).await.unwrap();
+        world.fake(&at, 0, 0).lose_files();
+        match is_read {
+            true => assert_eq!(world.foreign.read(&at, 0, 1000).await.unwrap(), data),
+            false => {
+                let committed = world.foreign.commit(&at).await.unwrap();
+                assert_eq!(committed.failed_mirrors, 1);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_tells_little_is_asked_for_the_rest() {
     let world = World::new(1).await;
     world.fakes[0].set_fault(Some(Fault::TellsLittle));
