@@ -12,7 +12,7 @@ const VERSION: u32 = 1;
 
 /// What a client is told of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Device {
+pub struct FarDevice {
     /// The server.
     pub server: u32,
     /// Where it is, preferred first.
@@ -55,10 +55,10 @@ impl Foreign {
 
     /// What a client is told of a device.
     #[must_use]
-    pub fn device(&self, device: DeviceId) -> Option<Device> {
+    pub fn device(&self, device: DeviceId) -> Option<FarDevice> {
         let server = self.server_of(device)?;
         let record = self.server(server)?.record();
-        Some(Device {
+        Some(FarDevice {
             server,
             addresses: record.addresses.0.clone(),
             read_bytes_max: record.limits.read_bytes_max,

@@ -5,135 +5,24 @@
 //! object. From then on nobody gives it older ids ([`crate::object`]).
 //!
 //! # Failure
-//! What a server does not answer for stays, and is tried again with the next tick. Beyond [`FENCES_MAX`] files a fence is not
+//! What a server does not answer for stays, and is tried again with the next tick. Beyond [`crate::FENCES_MAX`] files a fence is not
 //! kept. Then every file of its group counts as being fenced until the metadata server has restarted.
 
-use crate::cache::ObjectKey;
 use crate::dirs::Missing;
 use crate::file_at::FileAt;
 use crate::foreign::Foreign;
 use crate::object::IfNewer;
+use crate::records::ServerState;
 use crate::server::Server;
 use futures_util::StreamExt;
-use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::time::Duration;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Most files whose fences wait.
-pub const FENCES_MAX: usize = 65_536;
 /// Fences that are delivered to one server at one time.
 const DELIVERIES_MAX: usize = 8;
-
-/// Number and generation.
-type FileKey = (u64, u32);
-
-struct Pending {
-    group: u32,
-    epoch: u64,
-    /// Servers that have not done it; never empty.
-    servers: BTreeSet<u32>,
-}
-
-#[derive(Default)]
-struct Table {
-    files: BTreeMap<FileKey, Pending>,
-    by_server: BTreeMap<u32, BTreeSet<FileKey>>,
-    /// Groups for which a fence was dropped.
-    overflowed: BTreeSet<u32>,
-}
-
-#[derive(Default)]
-pub(crate) struct Fences {
-    table: Mutex<Table>,
-    settled: Notify,
-}
-
-impl Table {
-    fn drop_server(&mut self, server: u32, file: FileKey) {
-        if let Some(files) = self.by_server.get_mut(&server) {
-            files.remove(&file);
-            if files.is_empty() {
-                self.by_server.remove(&server);
-            }
-        }
-        if let Some(pending) = self.files.get_mut(&file) {
-            pending.servers.remove(&server);
-            if pending.servers.is_empty() {
-                self.files.remove(&file);
-            }
-        }
-    }
-
-    fn note(&mut self, group: u32, file: FileKey, epoch: u64, servers: &[u32]) {
-        if servers.is_empty() {
-            return;
-        }
-        if self.files.len() >= FENCES_MAX && !self.files.contains_key(&file) {
-            if self.overflowed.insert(group) {
-                tracing::error!(group, "too many fences of foreign servers wait");
-            }
-            return;
-        }
-        let pending = self.files.entry(file).or_insert_with(|| Pending {
-            group,
-            epoch,
-            servers: BTreeSet::new(),
-        });
-        pending.epoch = pending.epoch.max(epoch);
-        for server in servers {
-            pending.servers.insert(*server);
-            self.by_server.entry(*server).or_default().insert(file);
-        }
-    }
-
-    fn is_fencing(&self, group: u32, number: u64) -> bool {
-        let mut files = self.files.range((number, 0)..=(number, u32::MAX));
-        self.overflowed.contains(&group) || files.any(|(_, pending)| pending.group == group)
-    }
-}
-
-impl Fences {
-    /// The epoch that the objects of a file are to get.
-    pub(crate) fn epoch_of(&self, number: u64, generation: u32) -> Option<u64> {
-        let table = self.table.lock();
-        let pending = table.files.get(&(number, generation))?;
-        Some(pending.epoch)
-    }
-
-    /// A server has done it: the object has the ids of `epoch`, or is not there.
-    pub(crate) fn settle(&self, (server, number, generation): ObjectKey, epoch: u64) {
-        let file = (number, generation);
-        let mut table = self.table.lock();
-        if table.files.get(&file).is_some_and(|p| p.epoch <= epoch) {
-            table.drop_server(server, file);
-            drop(table);
-            self.settled.notify_waiters();
-        }
-    }
-
-    /// A server is not used any more.
-    pub(crate) fn forget_server(&self, server: u32) {
-        let mut table = self.table.lock();
-        let files = table.by_server.get(&server).cloned().unwrap_or_default();
-        for file in files {
-            table.drop_server(server, file);
-        }
-        drop(table);
-        self.settled.notify_waiters();
-    }
-
-    fn of_server(&self, server: u32) -> Vec<(FileKey, u64)> {
-        let table = self.table.lock();
-        let files = table.by_server.get(&server).into_iter().flatten();
-        let with_epoch = |file: &FileKey| Some((*file, table.files.get(file)?.epoch));
-        files.filter_map(with_epoch).collect()
-    }
-}
 
 impl Foreign {
     /// Notes that the objects of a file must get the ids of `epoch`, or of later one. Mirrors in `except_mirrors` are left out,
@@ -155,7 +44,7 @@ impl Foreign {
             let is_excepted = except_mirrors & (1 << (place / found.width)) != 0;
             let is_used = self
                 .server(*id)
-                .is_some_and(|s| s.state() != crate::records::ServerState::Removed);
+                .is_some_and(|s| s.state() != ServerState::Removed);
             let known = self.handles.get((*id, number, generation));
             let is_done = known.is_some_and(|known| {
                 known.epoch >= Some(epoch) && (known.is_given || known.fh.is_none())
@@ -166,24 +55,19 @@ impl Foreign {
                 _ => {}
             }
         }
-        let mut table = self.fences.table.lock();
-        table.note(group, (number, generation), epoch, &servers);
-        for server in excepted {
-            table.drop_server(server, (number, generation));
-        }
-        drop(table);
-        self.fences.settled.notify_waiters();
+        let file = (number, generation);
+        self.fences.note(group, file, epoch, &servers, &excepted);
     }
 
     /// Whether an older layout of a file may still work somewhere.
     #[must_use]
     pub fn is_fencing(&self, group: u32, number: u64) -> bool {
-        self.fences.table.lock().is_fencing(group, number)
+        self.fences.is_fencing(group, number)
     }
 
     /// Begins to give ids to what waits, at each server that is up. To be called inside a runtime.
     pub fn deliver_fences(self: &Arc<Self>) {
-        let waiting: Vec<u32> = self.fences.table.lock().by_server.keys().copied().collect();
+        let waiting = self.fences.servers();
         for server in waiting.into_iter().filter_map(|id| self.server(id)) {
             if !server.is_up() || server.is_fencing.swap(true, AcqRel) {
                 continue;
@@ -249,6 +133,6 @@ impl Foreign {
     /// Files whose fences wait.
     #[must_use]
     pub fn fences_waiting(&self) -> usize {
-        self.fences.table.lock().files.len()
+        self.fences.len()
     }
 }

@@ -6,7 +6,7 @@
 //! May call: the metadata store for its own records, `nfs3-client` by way of [`crate::server`]. It knows no inode.
 
 use crate::cache::HandleCache;
-use crate::fences::Fences;
+use crate::fence_table::Fences;
 use crate::group::ForeignGroup;
 use crate::records::{self, GroupRecord, ServerState};
 use crate::server::Server;
