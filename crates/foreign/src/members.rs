@@ -94,7 +94,7 @@ impl Foreign {
     pub async fn remove_server(&self, id: u32, is_forced: bool) -> Result<(), ChangeError> {
         let _one = self.adding.lock().await;
         let server = self.used_server(id)?;
-        if !is_forced && self.groups_of(id) > 0 {
+        if !is_forced && !self.groups_of(id).is_empty() {
             return Err(ChangeError::InUse);
         }
         self.set_state(&server, ServerState::Removed).await?;
@@ -131,10 +131,13 @@ impl Foreign {
         Ok(())
     }
 
-    fn groups_of(&self, server: u32) -> usize {
+    /// Groups that name a server: files may lie on them.
+    #[must_use]
+    pub fn groups_of(&self, server: u32) -> Vec<u32> {
         let groups = self.groups.lock();
         let of_it = groups.by_id.values();
-        of_it.filter(|g| g.servers.contains(&server)).count()
+        let of_it = of_it.filter(|g| g.servers.contains(&server));
+        of_it.map(|group| group.id).collect()
     }
 
     /// All servers that ever were, by id.
@@ -150,7 +153,7 @@ impl Foreign {
                 since: health.since.map(|since| since.elapsed()),
                 total_bytes: health.total_bytes,
                 free_bytes: health.free_bytes,
-                groups: self.groups_of(server.id),
+                groups: self.groups_of(server.id).len(),
                 last_error: health.last_error,
             }
         };

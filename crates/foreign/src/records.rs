@@ -137,3 +137,53 @@ pub(crate) fn load_groups(store: &dyn MetaStore) -> Result<Vec<GroupRecord>, Met
 pub(crate) fn put_group(store: &dyn MetaStore, record: &GroupRecord) -> Result<Seq, MetaError> {
     put(store, Purpose::Ordinary, &key(GROUP, record.id), record)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by it")]
+mod tests {
+    use super::*;
+    use meta::MemStore;
+    use xdr::OpaqueBuf;
+
+    #[test]
+    fn records_are_stored_as_the_documents_say_and_come_back() {
+        let store = MemStore::default();
+        let server = ServerRecord {
+            id: 7,
+            target: Text::cut("h:/d"),
+            addresses: vec![NetAddr {
+                netid: Text::cut("tcp"),
+                uaddr: Text::cut("u"),
+            }]
+            .into(),
+            root: OpaqueBuf(vec![9; 4]),
+            limits: ServerLimits {
+                read_bytes_max: 1,
+                write_bytes_max: 2,
+                file_bytes_max: 3,
+            },
+            state: ServerState::Draining,
+        };
+        let group = GroupRecord {
+            id: 0x4000_0001,
+            width: 1,
+            mirrors: 2,
+            servers: vec![7, 8].into(),
+        };
+        put_server(&store, &server).unwrap();
+        put_group(&store, &group).unwrap();
+        assert_eq!(load_servers(&store).unwrap(), [server]);
+        assert_eq!(load_groups(&store).unwrap(), std::slice::from_ref(&group));
+        let stored = meta::Read::get(&store, b"f\0\0\0\x07").unwrap().unwrap();
+        let words = [
+            b"\0\0\0\x07\0\0\0\x04h:/d\0\0\0\x01".to_vec(),
+            b"\0\0\0\x03tcp\0\0\0\0\x01u\0\0\0".to_vec(),
+            b"\0\0\0\x04\x09\x09\x09\x09\0\0\0\x01\0\0\0\x02".to_vec(),
+            b"\0\0\0\0\0\0\0\x03\0\0\0\x02".to_vec(),
+        ];
+        assert_eq!(stored, words.concat());
+        let cut = GroupRecord { width: 2, ..group };
+        put_group(&store, &cut).unwrap();
+        assert!(matches!(load_groups(&store), Err(MetaError::Corrupt(_))));
+    }
+}

@@ -167,6 +167,12 @@ impl Fake {
         self.state.lock().objects.retain(|_, object| object.is_dir);
     }
 
+    /// A directory in the place of each file.
+    pub fn turn_files_into_dirs(&self) {
+        let mut state = self.state.lock();
+        state.objects.values_mut().for_each(|o| o.is_dir = true);
+    }
+
     fn handle(&self, id: u64) -> Vec<u8> {
         let mut bytes = handle(id, self.state.lock().era);
         if self.has(Fault::LongHandles) {

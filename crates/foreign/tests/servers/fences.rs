@@ -153,13 +153,26 @@ async fn an_object_that_is_made_after_its_fence_has_no_older_ids() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_grant_and_a_fence_at_the_same_time_end_with_the_ids_of_the_fence() {
     let world = World::new(1).await;
-    let at = world.file(1, 1, 1);
-    world.fakes[0].set_fault(Some(Fault::Slow(Duration::from_millis(100))));
+    let first = world.file(1, 1, 1);
+    world.foreign.make(&first).await.unwrap();
+    let at = FileAt {
+        epoch: first.epoch + 1,
+        ..first
+    };
+    let slow = |ms| world.fakes[0].set_fault(Some(Fault::Slow(Duration::from_millis(ms))));
+    let pause = |ms| tokio::time::sleep(Duration::from_millis(ms));
+    // Its LOOKUP is answered after 100 ms, its SETATTR half a second later. Those of the fence would be done by then.
+    slow(100);
     let foreign = world.foreign.clone();
-    let granting = tokio::spawn(async move { foreign.handles(&at).await.map(drop) });
-    tokio::time::sleep(Duration::from_millis(150)).await;
+    let granting = tokio::spawn(async move { foreign.make(&at).await });
+    pause(50).await;
+    slow(500);
+    pause(100).await;
+    world.fakes[0].set_fault(None);
     fence(&world, &at, at.epoch + 1);
-    let _either = granting.await.unwrap();
+    pause(100).await;
+    assert!(!granting.is_finished(), "it is under way");
+    granting.await.unwrap().unwrap();
     assert!(world.foreign.fences_settled(at.group, 1, WAIT_MS).await);
     let files = world.fakes[0].files();
     let owner = files.values().next().unwrap().owner.0;
@@ -178,6 +191,8 @@ async fn a_fence_that_a_server_refuses_stays_and_does_not_hold_up_others() {
     assert!(world.foreign.fences_settled(other.group, 2, WAIT_MS).await);
     world.pass(3).await;
     assert!(world.foreign.is_fencing(at.group, 1));
+    let late = world.foreign.handles(&at).await.unwrap_err();
+    assert_eq!((late.status, late.failed_mirrors), (NfsStatus::Delay, 0));
     world.fake(&at, 0, 0).set_fault(None);
     world.pass(2).await;
     assert!(!world.foreign.is_fencing(at.group, 1));

@@ -187,6 +187,11 @@ async fn a_server_that_restarts_between_write_and_commit_changes_the_verifier() 
         world.fakes[index].restart();
         let committed = world.foreign.commit(&at).await.unwrap();
         assert_ne!(committed.verifier, before, "{index}");
+        let late = world.foreign.verifier(&at, &written.verifiers);
+        assert_ne!(
+            committed.verifier, late,
+            "an answer from before counts as it was"
+        );
         assert_eq!(
             committed.verifier,
             world.foreign.verifier(&at, &BTreeMap::new())

@@ -81,6 +81,11 @@ fn context() -> Context {
 impl World {
     /// With so many servers; server ids are 1, 2, ... in their order.
     pub async fn new(count: usize) -> Self {
+        Self::limited(count, new_server(0).limits).await
+    }
+
+    /// With servers that say so of themselves.
+    pub async fn limited(count: usize, limits: ServerLimits) -> Self {
         let cables = Arc::new(Cables::default());
         let network = MemoryNetwork::new(Arc::clone(&cables) as Arc<dyn Faults>);
         let shutdown = Shutdown::new();
@@ -101,7 +106,11 @@ impl World {
             _shutdown: shutdown,
         };
         for index in 0..count {
-            let id = world.foreign.add(new_server(index)).await.unwrap();
+            let new = NewServer {
+                limits,
+                ..new_server(index)
+            };
+            let id = world.foreign.add(new).await.unwrap();
             assert_eq!(id as usize, index + 1);
         }
         world

@@ -4,7 +4,7 @@ use crate::fake::Fault;
 use crate::world::{UNIT, World, bytes};
 use nfs3::Proc;
 use nfs4::{NfsStatus, StableHow};
-use ropewalk_foreign::FileAt;
+use ropewalk_foreign::{FileAt, ServerLimits};
 use std::time::Duration;
 
 #[tokio::test(start_paused = true)]
@@ -197,4 +197,39 @@ async fn a_slow_server_is_waited_for() {
     write.await.unwrap();
     world.pass(6).await;
     assert!(world.status(0).is_up);
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_that_cannot_be_are_not_believed() {
+    for (told, most) in [(0, 512), (u32::MAX, 1 << 20)] {
+        let limits = ServerLimits {
+            read_bytes_max: told,
+            write_bytes_max: told,
+            file_bytes_max: u64::MAX,
+        };
+        let world = World::limited(1, limits).await;
+        let at = world.file(1, 1, 1);
+        let data = bytes(2 << 20);
+        let write = world.foreign.write(&at, 0, StableHow::FileSync, &data);
+        write.await.unwrap();
+        let read = world.foreign.read(&at, 0, 2 << 20).await.unwrap();
+        assert!(read == data, "{told}");
+        assert_eq!(world.fakes[0].largest(), (most, most));
+        world.fakes[0].set_room(u64::MAX, u64::MAX);
+        world.pass(3).await;
+        assert_eq!(world.foreign.space(), (u64::MAX, u64::MAX));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_file_is_no_object() {
+    let mut world = World::new(1).await;
+    let at = world.file(1, 1, 1);
+    world.foreign.make(&at).await.unwrap();
+    world.fakes[0].turn_files_into_dirs();
+    world.reopen();
+    let read = world.foreign.read(&at, 0, 10).await.unwrap_err();
+    assert_eq!((read.status, read.failed_mirrors), (NfsStatus::Io, 1));
+    let made = world.foreign.make(&at).await.unwrap_err();
+    assert_eq!(made.status, NfsStatus::Io);
 }
