@@ -13,6 +13,7 @@ mod callback;
 mod callback_path;
 mod dialed;
 mod dials;
+mod implementations;
 mod probe;
 mod slot_recall;
 mod table;

@@ -9,6 +9,7 @@
 //! A connection is known before its first call and forgotten after its last one was read. Requests may outlive it.
 
 use crate::dials::Dialed;
+use crate::implementations::Implementations;
 use nfs4::{ClientId, Verifier};
 use parking_lot::{Mutex, MutexGuard};
 use state::{ClashSeen, Clients, NameClash, NameClashes};
@@ -42,6 +43,7 @@ pub struct ClientTable {
     /// What makes them.
     pub(crate) connector: OnceLock<Arc<dyn Connector>>,
     name_clashes: Mutex<NameClashes>,
+    implementations: Implementations,
     random: RandomU64,
     started: Instant,
     /// For tasks that work on it.
@@ -60,6 +62,7 @@ impl ClientTable {
             dialed: Mutex::default(),
             connector: OnceLock::new(),
             name_clashes: Mutex::default(),
+            implementations: Implementations::default(),
             random,
             started: Instant::now(),
             me: Weak::clone(me),
@@ -108,6 +111,16 @@ impl ClientTable {
         let now_ms = self.now_ms();
         let mut clashes = self.name_clashes.lock();
         clashes.note(owner, verifier.bytes, address, now_ms)
+    }
+
+    /// A client has told the name of its implementation (EXCHANGE_ID, `eia_client_impl_id`).
+    pub fn note_implementation(&self, client: ClientId, name: &[u8]) {
+        self.implementations.note(client, name);
+    }
+
+    /// Whether a client reads flexible files layouts (RFC 8435) with more than one stripe.
+    pub fn has_striped_flex_files(&self, client: ClientId) -> bool {
+        self.implementations.has_striped_flex_files(client)
     }
 
     /// Machines of one client owner that ended each other's sessions within the last ten minutes.

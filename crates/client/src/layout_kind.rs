@@ -26,7 +26,7 @@ impl Body {
                 let body = xdr::decode_all(bytes).map_err(malformed)?;
                 Ok(Some(Self::Files(body)))
             }
-            None => Ok(None),
+            Some(LayoutKind::FlexFiles) | None => Ok(None),
         }
     }
 
@@ -61,6 +61,9 @@ impl DeviceBody {
                     stripe_indices: indices.map(|i| i as usize).collect(),
                 })
             }
+            LayoutKind::FlexFiles => Err(Error::Malformed(
+                "a device of a kind that was not asked for",
+            )),
         }
     }
 }

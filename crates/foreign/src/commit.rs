@@ -23,9 +23,11 @@ impl Foreign {
             })
             .await;
         let failed_mirrors = failures.of_some(mirrors.good)?;
-        let seen = done.into_iter().filter_map(|(_, _, seen)| seen).collect();
+        let seen: BTreeMap<u32, Verifier> =
+            done.into_iter().filter_map(|(_, _, seen)| seen).collect();
         Ok(FarCommitted {
             verifier: self.verifier(at, &seen),
+            verifiers: seen,
             failed_mirrors,
         })
     }

@@ -57,10 +57,12 @@ pub struct FarWritten {
 }
 
 /// What COMMIT made durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FarCommitted {
     /// One verifier for those of all servers of the file.
     pub verifier: Verifier,
+    /// Write verifiers of the servers that were asked.
+    pub verifiers: BTreeMap<u32, Verifier>,
     /// Bit m: mirror m failed. The caller marks it bad before it answers.
     pub failed_mirrors: u32,
 }

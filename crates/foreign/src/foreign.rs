@@ -98,6 +98,21 @@ impl Foreign {
         servers.values().all(|s| s.state() == ServerState::Removed)
     }
 
+    /// Whether a server is used: it was added and not removed.
+    #[must_use]
+    pub fn is_used(&self, server: u32) -> bool {
+        let servers = self.servers.lock();
+        servers
+            .get(&server)
+            .is_some_and(|s| s.state() != ServerState::Removed)
+    }
+
+    /// Whether a server answers, as far as is known.
+    #[must_use]
+    pub fn is_up(&self, server: u32) -> bool {
+        self.servers.lock().get(&server).is_some_and(|s| s.is_up())
+    }
+
     /// A group, if there is one.
     #[must_use]
     pub fn group(&self, id: u32) -> Option<Arc<ForeignGroup>> {

@@ -78,7 +78,7 @@ pub async fn apply_attributes(
     kept: &Prepared,
 ) -> Result<Arc<Inode>, NfsStatus> {
     if let Some(size) = wanted.size {
-        fs.check_end(size)?;
+        fs.check_end(inode, size)?;
         fs.check_not_truncating(inode.id)?;
     }
     let mut inode = Arc::clone(inode);

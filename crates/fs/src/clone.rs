@@ -55,7 +55,7 @@ pub struct CloneJob {
 ///
 /// # Errors
 /// `Inval` for ranges that the protocol forbids. `XDev` when the two files cannot lie on the same data servers; `NotSupp` when a
-/// data server's file system shares no storage; `Delay`.
+/// data server's file system shares no storage, and for files at foreign servers; `Delay`.
 pub async fn clone_range(
     fs: &Arc<Fs>,
     actor: &mut Actor,
@@ -67,6 +67,10 @@ pub async fn clone_range(
     let range = target(fs, src, job).await?;
     if src.is_inline() {
         return clone_inline(fs, actor, job, range, kept).await;
+    }
+    if [src, dst].iter().any(|inode| inode.is_foreign()) {
+        // NFSv3 has no words for it.
+        return Err(NfsStatus::NotSupp);
     }
     let place = place_beside(fs, job)?;
     can_share(fs, job).await?;
@@ -161,7 +165,7 @@ async fn clone_inline(
     let written = write(fs, actor, &job.dst, &job_of_write, &keep).await?;
     if written.committed < StableHow::FileSync {
         let dst = actor.ns(fs, |ns, op| ns.getattr(op, job.dst.id))?;
-        fs.peers.commit(&dst).await?;
+        crate::target::commit(fs, &dst).await?;
     }
     Ok(())
 }
@@ -189,7 +193,7 @@ async fn target(fs: &Arc<Fs>, src: &Arc<Inode>, job: &CloneJob) -> Result<Range,
     if job.src.id == job.dst.id && job.src_offset.abs_diff(job.dst_offset) < count {
         return Err(NfsStatus::Inval);
     }
-    let end = fs.check_range(job.dst_offset, count)?;
+    let end = fs.check_range(&job.dst, job.dst_offset, count)?;
     Ok(Range {
         start: job.dst_offset,
         end,

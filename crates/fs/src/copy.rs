@@ -22,6 +22,7 @@ use crate::inline::enter_sized;
 use crate::io::{WriteJob, read, write_part};
 use crate::offloads::CopyDone;
 use crate::ranges::{Content, Sought, deallocate, seek};
+use crate::target;
 use bytes::Bytes;
 use control::Range;
 use meta::Seq;
@@ -90,7 +91,7 @@ pub(crate) async fn run(
         let Pass { seen, .. } = pass;
         // It may have got a place meanwhile.
         let dst = actor.ns(fs, |ns, op| ns.getattr(op, copy.dst.id))?;
-        let committed = patiently!(patience, fs.peers.commit(&dst));
+        let committed = patiently!(patience, target::commit(fs, &dst));
         let (verifier, now) = committed?;
         if seen.iter().any(|(ds, then)| now.get(ds) != Some(then)) {
             continue;

@@ -14,6 +14,7 @@
 use crate::actor::Actor;
 use crate::fs::{Creation, Fs};
 use crate::io::make_object;
+use foreign::is_foreign;
 use futures_util::future::join_all;
 use namespace::Inode;
 use nfs4::NfsStatus;
@@ -36,12 +37,25 @@ pub async fn make_objects(fs: &Fs, actor: &Actor, inode: &Inode) -> Result<(), N
         return Ok(());
     };
     fs.durable(actor.observed).await?;
+    if is_foreign(placement.group) {
+        make_foreign(fs, inode).await;
+        return Ok(());
+    }
     let ids = fs.cluster.group_servers(placement.group);
     let asked = fs.cluster.asked_for_objects(&ids);
     let places = ids.iter().enumerate().filter(|(_, ds)| asked.contains(ds));
     let making = places.map(|(place, ds)| make_one(fs, inode, place, *ds));
     join_all(making).await;
     Ok(())
+}
+
+/// As the published system does it: CREATE at each NFSv3 server before OPEN is answered.
+async fn make_foreign(fs: &Fs, inode: &Inode) {
+    let wait = Duration::from_millis(WAIT_MS);
+    let made = tokio::time::timeout(wait, make_object(fs, inode, 0)).await;
+    if let Ok(Err(status)) = made {
+        tracing::warn!(file = inode.id.0, %status, "foreign objects are left to the first use");
+    }
 }
 
 async fn make_one(fs: &Fs, inode: &Inode, place: usize, ds: u32) {

@@ -5,23 +5,10 @@
 use crate::actor::Actor;
 use crate::fs::Fs;
 use crate::size_recovery::{ready, until_ready};
-use layout::{Epoch, Rights, SigningKey};
 use namespace::Inode;
 use nfs4::NfsStatus;
 use std::sync::Arc;
-use stripes::Target;
 use tokio::sync::OwnedRwLockReadGuard;
-
-/// A file at its data servers, with a handle of this server's own.
-pub(crate) fn target(
-    fs: &Fs,
-    key: &SigningKey,
-    inode: &Inode,
-    rights: Rights,
-) -> Result<Target, NfsStatus> {
-    let epoch = Epoch::from_u64(fs.ns.fencing_epoch(inode));
-    Target::new(&fs.cluster, inode, rights, epoch, key)
-}
 
 /// Keeps truncations out while the file is worked on, and takes a look at it as it is then.
 pub(crate) async fn enter(

@@ -24,10 +24,5 @@ pub(crate) fn raise_epoch(
     };
     let found = fs.ns.getattr(&mut op, file);
     let inode = found.map_err(|e| status(&e))?;
-    let Some(placement) = inode.placement else {
-        return Ok(false);
-    };
-    fs.cluster
-        .note_fence(placement.group, inode.data().file.0, client, epoch);
-    Ok(true)
+    Ok(fs.note_fence(&inode, client, epoch))
 }

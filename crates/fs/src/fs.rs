@@ -9,10 +9,13 @@
 
 use crate::atimes::Atimes;
 use crate::delegating::{Delegating, DelegationCounts};
+use crate::foreign_place;
 use crate::hint::{Facts, Guard, Hinted};
 use crate::host_grants::HostGrants;
 use crate::layout_tables::LayoutTables;
+use crate::mirror_reports::MirrorReports;
 use crate::offloads::Offloads;
+use crate::pools::Pools;
 use crate::restripes::Restripes;
 use crate::space_notes::SpaceNotes;
 use crate::unknown_sizes;
@@ -78,6 +81,9 @@ pub struct DataConfig {
     pub copy_async_above_bytes: u64,
     /// When the objects of a new file are made.
     pub creation: Creation,
+    /// Files whose objects are made ahead for each placement group of foreign servers that is used: at most [`FOREIGN_POOL_MAX`], 0
+    /// for none.
+    pub foreign_pool: usize,
     /// Lease of data servers in milliseconds.
     pub ds_lease_ms: u32,
     /// Connects to data servers for the server's own I/O.
@@ -159,6 +165,9 @@ impl Facts for FileStates {
     }
 }
 
+/// Most files whose objects are made ahead for one placement group.
+pub const FOREIGN_POOL_MAX: usize = 256;
+
 /// What the configuration says of files.
 pub(crate) struct Settings {
     pub(crate) stripe_unit_bytes: u32,
@@ -166,6 +175,21 @@ pub(crate) struct Settings {
     pub(crate) inline_max_bytes: u64,
     pub(crate) copy_async_above_bytes: u64,
     pub(crate) creation: Creation,
+    pub(crate) foreign_pool: usize,
+}
+
+impl Settings {
+    fn of(data: &DataConfig) -> Self {
+        let unit = data.stripe_unit_bytes.max(STRIPE_UNIT_BYTES_MIN);
+        Self {
+            stripe_unit_bytes: power_of_two(unit),
+            mds_threshold_bytes: data.mds_threshold_bytes,
+            inline_max_bytes: data.inline_max_bytes.min(INLINE_BYTES_MAX.into()),
+            copy_async_above_bytes: data.copy_async_above_bytes,
+            creation: data.creation,
+            foreign_pool: data.foreign_pool.min(FOREIGN_POOL_MAX),
+        }
+    }
 }
 
 /// Background work, one task of each kind at a time.
@@ -177,6 +201,7 @@ pub(crate) struct Jobs {
     pub(crate) removals: Job,
     pub(crate) overdue: Job,
     pub(crate) orphans: Job,
+    pub(crate) ahead: Job,
     /// All orphans were looked at after the grace period.
     pub(crate) orphans_swept: AtomicBool,
     /// What sessions of earlier runs kept is gone.
@@ -198,6 +223,10 @@ pub struct Fs {
     pub(crate) space_noted: Hinted<SpaceNotes>,
     pub(crate) offloads: Mutex<Offloads>,
     pub(crate) restripes: Restripes,
+    pub(crate) mirror_reports: Mutex<MirrorReports>,
+    /// After which file the search for bad mirrors goes on.
+    pub(crate) resynced: Mutex<FileId>,
+    pub(crate) pools: Mutex<Pools>,
     /// Places for chunks that copies hold.
     pub(crate) copy_chunks: Arc<Semaphore>,
     /// One permit for each CB_NOTIFY_LOCK under way.
@@ -242,7 +271,7 @@ impl Fs {
             random: Arc::clone(&config.random),
         })?;
         let peers = PeersConfig {
-            connector: data.connector,
+            connector: Arc::clone(&data.connector),
             transport: data.proxy_transport,
             owner,
             verifier: Verifier {
@@ -253,25 +282,21 @@ impl Fs {
             delegations: config.delegations.unwrap_or_default(),
             ..StateLimits::default()
         };
-        let unit = data.stripe_unit_bytes.max(STRIPE_UNIT_BYTES_MIN);
         Ok(Arc::new(Self {
             state: Hinted::new(FileStates::new(limits, ns.boot())),
             clients: config.clients,
             peers: Peers::new(Arc::clone(&cluster), peers),
             cluster,
             foreign,
-            settings: Settings {
-                stripe_unit_bytes: power_of_two(unit),
-                mds_threshold_bytes: data.mds_threshold_bytes,
-                inline_max_bytes: data.inline_max_bytes.min(INLINE_BYTES_MAX.into()),
-                copy_async_above_bytes: data.copy_async_above_bytes,
-                creation: data.creation,
-            },
+            settings: Settings::of(&data),
             layouts: LayoutTables::new(unknown, truncating),
             delegating: Delegating::new(config.delegations.is_some(), config.delegates_times),
             atimes: Atimes::new(clock()),
             space_noted: Hinted::default(),
             restripes: Restripes::default(),
+            mirror_reports: Mutex::default(),
+            resynced: Mutex::new(FileId(0)),
+            pools: Mutex::default(),
             offloads: Mutex::new(Offloads::new(ns.boot())),
             copy_chunks: Arc::new(Semaphore::new(COPY_CHUNKS_MAX)),
             lock_notifications: Arc::new(Semaphore::new(NOTIFICATIONS_MAX)),
@@ -400,12 +425,20 @@ impl Fs {
         self.settings.copy_async_above_bytes
     }
 
-    /// Where a new file goes, under the policy of its directory.
+    /// Where a new file goes, under the policy of its directory: in a foreign tree, to servers of others.
     ///
     /// # Errors
     /// [`NfsStatus::NoSpc`] when all data servers are full. [`NfsStatus::Delay`] as long as none has joined, or the
     /// ones with room have just gone: a file made without a place would never get one.
-    pub fn place(&self, policy: LayoutPolicy) -> Result<Placement, NfsStatus> {
+    pub fn place(&self, policy: LayoutPolicy, is_foreign: bool) -> Result<Placement, NfsStatus> {
+        let unit = match policy.stripe_unit {
+            0 => self.settings.stripe_unit_bytes,
+            unit => unit,
+        };
+        let stripe_unit = power_of_two(unit);
+        if is_foreign {
+            return foreign_place::place(&self.foreign, policy, stripe_unit);
+        }
         let picked = self.cluster.pick(policy.stripe_count, policy.copies);
         let placed = picked
             .inspect_err(|error| tracing::error!(%error, "placement groups"))
@@ -414,29 +447,29 @@ impl Fs {
                 NoPlace::NotYet => NfsStatus::Delay,
                 NoPlace::Full => NfsStatus::NoSpc,
             })?;
-        let unit = match policy.stripe_unit {
-            0 => self.settings.stripe_unit_bytes,
-            unit => unit,
-        };
         Ok(Placement {
             group: placed.group,
-            stripe_unit: power_of_two(unit),
+            stripe_unit,
             first_index: placed.first_index,
         })
     }
 
-    /// The largest file that every data server of the cluster holds, in bytes (RFC 8881 §5.8.2.11).
-    pub fn file_bytes_max(&self) -> u64 {
-        self.cluster.object_bytes_max().min(FILE_SIZE_MAX)
+    /// The largest file that every data server of a tree holds, in bytes (RFC 8881 §5.8.2.11).
+    pub fn file_bytes_max(&self, of_tree: &Inode) -> u64 {
+        let held = match of_tree.is_foreign() {
+            true => self.foreign.file_bytes_max(),
+            false => self.cluster.object_bytes_max(),
+        };
+        held.min(FILE_SIZE_MAX)
     }
 
-    /// The end of a range that is to be written.
+    /// The end of a range of a file that is to be written.
     ///
     /// # Errors
     /// As [`Fs::check_end`].
-    pub fn check_range(&self, offset: u64, len: u64) -> Result<u64, NfsStatus> {
+    pub fn check_range(&self, inode: &Inode, offset: u64, len: u64) -> Result<u64, NfsStatus> {
         let end = offset.checked_add(len).ok_or(NfsStatus::FBig)?;
-        self.check_end(end)?;
+        self.check_end(inode, end)?;
         Ok(end)
     }
 
@@ -444,8 +477,8 @@ impl Fs {
     ///
     /// # Errors
     /// `FBig`.
-    pub fn check_end(&self, end: u64) -> Result<(), NfsStatus> {
-        if end > self.file_bytes_max() {
+    pub fn check_end(&self, inode: &Inode, end: u64) -> Result<(), NfsStatus> {
+        if end > self.file_bytes_max(inode) {
             return Err(NfsStatus::FBig);
         }
         Ok(())
@@ -460,16 +493,6 @@ impl Fs {
             Some(status) => Err(*status),
             None => Ok(()),
         }
-    }
-
-    /// Whether data servers of the group are still to be told what keeps layouts of the file back: fences, or rows.
-    pub(crate) fn is_settling(&self, group: u32, inode: &Inode) -> bool {
-        self.is_fencing(group, inode) || !self.cluster.are_rows_told(group)
-    }
-
-    /// Whether a pending fence on the file may still matter at a data server of the group.
-    pub(crate) fn is_fencing(&self, group: u32, inode: &Inode) -> bool {
-        self.cluster.is_fencing(group, inode.data().file.0)
     }
 
     /// A layout is longer than its client takes. Logged ever more rarely: each open may end so.

@@ -21,9 +21,14 @@ use std::sync::Arc;
 use tokio::sync::OwnedRwLockReadGuard;
 
 impl Fs {
-    /// How long an inline file may become; 0 if it is to get a place with its next write.
+    /// How long an inline file may become, or one that is made in a directory; 0 if it is to get a place with its next write.
     pub fn inline_max_of(&self, inode: &Inode) -> u64 {
-        self.inline_max_bytes(inode.layout_policy().unwrap_or_default())
+        let policy = inode.layout_policy().unwrap_or_default();
+        match inode.is_foreign() {
+            // There it is a setting, and off by default.
+            true if policy.inline_max_bytes.is_none() => 0,
+            _ => self.inline_max_bytes(policy),
+        }
     }
 
     fn outgrows(&self, inode: &Inode, end: u64) -> bool {

@@ -5,10 +5,11 @@
 //! I/O under way, and the other way round (the file's gate).
 
 use crate::actor::{Actor, Prepared};
-use crate::enter::{enter, target, without_privileges};
+use crate::enter::{enter, without_privileges};
 use crate::fs::Fs;
 use crate::inline;
 use crate::size_recovery::may_be_longer;
+use crate::target::{self, Target, io_key, target};
 use bytes::Bytes;
 use layout::Rights;
 use namespace::{Inode, SizeCommit};
@@ -16,7 +17,6 @@ use nfs4::ops::WriteRes;
 use nfs4::{NfsStatus, StableHow, Verifier};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use stripes::Target;
 use tokio::sync::OwnedRwLockReadGuard;
 
 /// Reads up to `count` bytes: the bytes, and whether the file ends after them. Holes are zeros. `seen_end` is what
@@ -35,7 +35,7 @@ pub async fn read(
     if inode.is_inline() {
         return inline::read(fs, actor, inode.id, (offset, count));
     }
-    let key = fs.cluster.signing_key().ok_or(NfsStatus::Delay)?;
+    let key = io_key(fs);
     let mut end = inode.size;
     if may_be_longer(fs, &inode) {
         end = end.max(seen_end);
@@ -45,8 +45,8 @@ pub async fn read(
     if len == 0 {
         return Ok((Bytes::new(), eof));
     }
-    let target = target(fs, &key, &inode, Rights::Read)?;
-    let bytes = fs.peers.read(&target, offset, len).await?;
+    let target = target(fs, key.as_ref(), &inode, Rights::Read)?;
+    let bytes = target.read(fs, offset, len).await?;
     Ok((bytes, eof))
 }
 
@@ -108,7 +108,7 @@ pub async fn write(
     let res = WriteRes {
         count,
         committed: written.committed,
-        write_verifier: fs.peers.write_verifier(&written.target, &written.seen),
+        write_verifier: written.target.write_verifier(fs, &written.seen),
     };
     actor.change_as(fs, &keep(&res), |ns, op| {
         ns.commit_size(op, inode.id, written.commit)
@@ -149,16 +149,16 @@ struct Written {
 }
 
 async fn write_pieces(fs: &Arc<Fs>, inode: &Inode, job: &WriteJob) -> Result<Written, NfsStatus> {
-    let key = fs.cluster.signing_key().ok_or(NfsStatus::Delay)?;
+    let key = io_key(fs);
     let len = u64::try_from(job.bytes.len()).map_err(|_| NfsStatus::Inval)?;
-    let target = target(fs, &key, inode, Rights::ReadWrite)?;
+    let target = target(fs, key.as_ref(), inode, Rights::ReadWrite)?;
     // The size is the MDS's own and durable with the reply: FILE_SYNC of the data server would only report it back.
     let ds_stable = match job.stable {
         StableHow::FileSync => StableHow::DataSync,
         other => other,
     };
     let _noted = fs.restripes.writing(inode.id, job.offset, job.end());
-    let written = fs.peers.write(&target, job.offset, ds_stable, &job.bytes);
+    let written = target.write(fs, job.offset, ds_stable, &job.bytes);
     let stripes::Written { committed, seen } = written.await?;
     let commit = SizeCommit {
         new_end: Some(job.offset + len),
@@ -180,15 +180,18 @@ async fn write_pieces(fs: &Arc<Fs>, inode: &Inode, job: &WriteJob) -> Result<Wri
 
 /// Makes the object of a file on one of its data servers, durably.
 pub(crate) async fn make_object(fs: &Fs, inode: &Inode, place: usize) -> Result<(), NfsStatus> {
-    let key = fs.cluster.signing_key().ok_or(NfsStatus::Delay)?;
-    let target = target(fs, &key, inode, Rights::ReadWrite)?;
-    fs.peers.make_object(&target, place).await
+    let key = io_key(fs);
+    match target(fs, key.as_ref(), inode, Rights::ReadWrite)? {
+        Target::Own(target) => fs.peers.make_object(&target, place).await,
+        Target::Foreign(_, at) => Ok(fs.foreign.make(&at).await?),
+    }
 }
 
 /// Makes what was written to a file durable at all its data servers.
 ///
 /// # Errors
 /// As [`read`].
-pub async fn commit(fs: &Fs, inode: &Inode) -> Result<Verifier, NfsStatus> {
-    fs.peers.commit(inode).await.map(|(verifier, _)| verifier)
+pub async fn commit(fs: &Arc<Fs>, inode: &Inode) -> Result<Verifier, NfsStatus> {
+    let committed = target::commit(fs, inode).await;
+    committed.map(|(verifier, _)| verifier)
 }

@@ -21,6 +21,7 @@ use crate::removal;
 use crate::size_recovery::{measure, ready, until_ready};
 use client_table::CallbackError;
 use cluster::{FENCE_WAIT_MS_MAX, KeyUsers, MemberError};
+use foreign::is_foreign;
 use layout::{ClientTag, DsHandle, Epoch, LayoutKind, Rights, SignedHandle, SigningKey};
 use namespace::{Cred, FileId, Inode, Op, SizeCommit, Time};
 use nfs4::cb::{CbLayoutRecallArgs, LayoutRecall, LayoutRecallFile};
@@ -55,39 +56,73 @@ pub struct GrantRequest {
     pub stamps: Vec<Time>,
 }
 
-/// Grants the current client a layout of the whole file: the stateid, the device, and the handles for the data servers,
-/// by place.
+/// Grants the current client a files layout of the whole file: the stateid, the device, and the handles for the data servers, by
+/// place.
 pub fn grant(
     fs: &Arc<Fs>,
     actor: &mut Actor,
     inode: &Inode,
     request: &GrantRequest,
 ) -> Result<(Stateid, DeviceId, Vec<SignedHandle>), NfsStatus> {
+    let group = inode.placement.ok_or(NfsStatus::LayoutUnavailable)?.group;
+    if is_foreign(group) {
+        return Err(NfsStatus::LayoutUnavailable);
+    }
+    let tag = actor.tag(fs)?;
+    let enter = |client| enter(fs, client, (inode.id, group), request);
+    let (key, stateid, epoch) = hold(fs, actor, inode, request, enter)?;
+    let data = inode.data();
+    let handle = DsHandle {
+        cluster_id: fs.cluster.id(),
+        file_id: data.file.0,
+        generation: data.generation,
+        place: None,
+        rights: match request.mode {
+            IoMode::Read => Rights::Read,
+            IoMode::ReadWrite => Rights::ReadWrite,
+        },
+        epoch: Epoch::from_u64(epoch),
+        client: tag,
+    };
+    // A primary that changes meanwhile refuses its handle, and the client asks again.
+    let group = fs.cluster.group(group).ok_or(NfsStatus::ServerFault)?;
+    let striping = striping_of(inode, group.rows.len()).ok_or(NfsStatus::ServerFault)?;
+    let handles = handle.sign_each(&group, striping, &key);
+    let device = group.device_id(fs.cluster.id());
+    Ok((stateid, device, handles.ok_or(NfsStatus::ServerFault)?))
+}
+
+/// Registers the current client as a holder, by `enter`, and marks a file that it may write. Returns what `enter` has, and the
+/// epoch of the file that its handles or ids must be of: that of `inode`.
+///
+/// # Errors
+/// `LayoutTryLater` when the file has changed since `inode`, or may not have layouts just now; those of [`check_grantable`].
+pub(crate) fn hold<K>(
+    fs: &Arc<Fs>,
+    actor: &mut Actor,
+    inode: &Inode,
+    request: &GrantRequest,
+    enter: impl FnOnce(ClientId) -> Result<(K, Stateid), NfsStatus>,
+) -> Result<(K, Stateid, u64), NfsStatus> {
     let file = inode.id;
     let client = actor.client()?;
     let group = inode.placement.ok_or(NfsStatus::LayoutUnavailable)?.group;
     check_grantable(fs, inode, group, request.mode)?;
     let tag = actor.tag(fs)?;
-    let order = fs.layouts.grant_lock(file).lock();
+    let _order = fs.layouts.grant_lock(file).lock();
     let modes = match request.mode {
         IoMode::Read => IoModes::READ,
         IoMode::ReadWrite => IoModes::RW,
     };
     let held_before = fs.state().layouts.holders(file.0, modes).contains(&client);
-    let (key, stateid) = enter(fs, client, (file, group), request)?;
+    let (entered, stateid) = enter(client)?;
     // Re-check after registering the holder: any fence raised from now on sees it.
     let epoch = fs.ns.fencing_epoch(inode);
     let now = actor.ns(fs, |ns, op| ns.getattr(op, file));
-    let risen = now.map_or(true, |now| {
-        // A time that was set after the data servers were asked would have no stamps.
-        let times = (now.mtime, now.ctime) != (inode.mtime, inode.ctime);
-        let is_stamped = now.mtime != now.ctime || now.moved_data().is_some();
-        let is_moved = now.data() != inode.data() || now.placement != inode.placement;
-        times && is_stamped || is_moved || fs.ns.fencing_epoch(&now) != epoch
-    });
+    let risen = now.map_or(true, |now| has_moved(fs, inode, &now));
     // It is written through this server alone.
     let is_restriped = request.mode == IoMode::ReadWrite && fs.restripes.has(file);
-    let fenced = is_restriped || risen || fs.is_settling(group, inode) || ready(fs, file).is_err();
+    let fenced = is_restriped || risen || fs.is_settling(inode) || ready(fs, file).is_err();
     let marked = match request.mode {
         IoMode::ReadWrite if !fenced => actor.ns(fs, |ns, op| {
             ns.mark_rw_out(op, file, client.value, &request.stamps)
@@ -106,26 +141,18 @@ pub fn grant(
     if request.mode == IoMode::ReadWrite {
         fs.layouts.writers.lock().add(file, tag);
     }
-    let data = inode.data();
-    let handle = DsHandle {
-        cluster_id: fs.cluster.id(),
-        file_id: data.file.0,
-        generation: data.generation,
-        place: None,
-        rights: match request.mode {
-            IoMode::Read => Rights::Read,
-            IoMode::ReadWrite => Rights::ReadWrite,
-        },
-        epoch: Epoch::from_u64(epoch),
-        client: tag,
-    };
-    drop(order);
-    // A primary that changes meanwhile refuses its handle, and the client asks again.
-    let group = fs.cluster.group(group).ok_or(NfsStatus::ServerFault)?;
-    let striping = striping_of(inode, group.rows.len()).ok_or(NfsStatus::ServerFault)?;
-    let handles = handle.sign_each(&group, striping, &key);
-    let device = group.device_id(fs.cluster.id());
-    Ok((stateid, device, handles.ok_or(NfsStatus::ServerFault)?))
+    Ok((entered, stateid, epoch))
+}
+
+/// Whether a file is not what a layout would be granted by any more.
+fn has_moved(fs: &Fs, then: &Inode, now: &Inode) -> bool {
+    // A time that was set after the data servers were asked would have no stamps.
+    let times = (now.mtime, now.ctime) != (then.mtime, then.ctime);
+    let is_stamped = now.mtime != now.ctime || now.moved_data().is_some();
+    let is_moved = now.data() != then.data() || now.placement != then.placement;
+    let mirrors = now.bad_mirrors() != then.bad_mirrors();
+    let epochs = fs.ns.fencing_epoch(now) != fs.ns.fencing_epoch(then);
+    times && is_stamped || is_moved || mirrors || epochs
 }
 
 /// Waits until nothing is under way that keeps layouts off a file and soon ends: the recovery of its size, a fence.
@@ -151,13 +178,12 @@ pub async fn grantable(fs: &Arc<Fs>, actor: &Actor, inode: &Inode) -> Result<boo
             .await;
     }
     if let Some(placement) = inode.placement
-        && fs.is_settling(placement.group, inode)
+        && fs.is_settling(inode)
     {
         waited = true;
-        let (group, file) = (placement.group, inode.data().file.0);
-        let cluster = &fs.cluster;
-        if !cluster.fences_settled(group, file, FENCE_WAIT_MS).await
-            || !cluster.rows_told(group, FENCE_WAIT_MS).await
+        let group = placement.group;
+        if !fs.fences_settled(inode, FENCE_WAIT_MS).await
+            || !is_foreign(group) && !fs.cluster.rows_told(group, FENCE_WAIT_MS).await
         {
             return Err(NfsStatus::LayoutTryLater);
         }
@@ -187,7 +213,7 @@ fn check_grantable(fs: &Arc<Fs>, inode: &Inode, group: u32, mode: IoMode) -> Res
     };
     let busy = fs.check_not_truncating(file).is_err()
         || fs.offloads.lock().stopped(file).is_err()
-        || fs.is_settling(group, inode);
+        || fs.is_settling(inode);
     if busy || !is_live {
         return Err(NfsStatus::LayoutTryLater);
     }
@@ -265,11 +291,11 @@ fn is_own_cut(fs: &Fs, actor: &Actor, file: FileId, client: ClientId) -> bool {
     holds && fs.layouts.writers.lock().is_held_by_only(file, tag)
 }
 
-/// LAYOUTRETURN of the file (with `stateid`), or of everything.
+/// LAYOUTRETURN of the file (with `stateid`), or of everything of that type.
 pub fn return_layouts(
     fs: &Fs,
     actor: &Actor,
-    modes: IoModes,
+    (kind, modes): (LayoutKind, IoModes),
     what: Option<(FileId, Stateid, bool)>,
 ) -> Result<Option<Stateid>, NfsStatus> {
     let client = actor.client()?;
@@ -282,7 +308,10 @@ pub fn return_layouts(
                     .return_file(stateid, client, file.0, modes, whole)?,
             ]
         }
-        None => fs.state().layouts.return_all(client, modes),
+        None => {
+            let kind = Some(kind.number());
+            fs.state().layouts.return_all(client, modes, kind)
+        }
     };
     let stateid = if what.is_some() {
         returned.first().and_then(|r| r.stateid)
@@ -343,26 +372,20 @@ pub(crate) async fn access_narrowed(
     actor: &mut Actor,
     inode: &Arc<Inode>,
 ) -> Result<(), NfsStatus> {
-    let Some(placement) = inode.placement else {
+    if inode.placement.is_none() {
         return Ok(());
-    };
+    }
     let epoch = Epoch::from_u64(fs.ns.fencing_epoch(inode));
     fs.layouts.writers.lock().forget(inode.id);
     // What the floor refers to must not be lost while data servers already enforce it.
     fs.durable(actor.observed).await?;
-    fs.cluster
-        .note_fence(placement.group, inode.data().file.0, None, epoch);
-    fs.cluster.deliver_fences();
+    fs.note_fence(inode, None, epoch);
+    fs.deliver_fences();
     // Long enough for a data server that must first be given up: a repeated request would find nothing to narrow.
     let wait_ms = FENCE_WAIT_MS_MAX + u64::from(fs.cluster.ds_lease_ms());
-    if fs
-        .cluster
-        .fences_settled(placement.group, inode.data().file.0, wait_ms)
-        .await
-    {
-        Ok(())
-    } else {
-        Err(NfsStatus::Delay)
+    match fs.fences_settled(inode, wait_ms).await {
+        true => Ok(()),
+        false => Err(NfsStatus::Delay),
     }
 }
 
@@ -386,13 +409,30 @@ fn take_away(fs: &Arc<Fs>, items: &[(Returned, ClientTag)]) {
             unknown.add_client(FileId(r.file), r.client.value);
         }
     }
+    for (r, _) in items.iter().filter(|(r, _)| r.rw) {
+        unread_mirrors(fs, FileId(r.file));
+    }
     for (r, tag) in items {
         if let Err(status) = raise_epoch(fs, FileId(r.file), Some(*tag)) {
             // The store has failed: nothing is granted any more, and the next boot's floor covers it.
             tracing::error!(%status, file = r.file, "fence");
         }
     }
-    fs.cluster.deliver_fences();
+    fs.deliver_fences();
+}
+
+/// A writer of a file is lost, so its mirrors may differ: nobody is to read them by layouts.
+fn unread_mirrors(fs: &Arc<Fs>, file: FileId) {
+    if fs.foreign.is_empty() {
+        return;
+    }
+    let cred = Cred::root();
+    let inode = fs.ns.getattr(&mut Op::new(&cred, fs.now()), file);
+    if let Ok(inode) = inode
+        && inode.is_foreign()
+    {
+        recall(fs, &inode, IoModes::ANY, None);
+    }
 }
 
 /// Fences clients whose recalls are overdue, then takes their layouts.
@@ -552,7 +592,7 @@ async fn send_once(fs: &Arc<Fs>, recall: &Recall, fh: &[u8]) -> Result<(), Callb
     fs.clients
         .callback(recall.client, &|b| {
             b.push(&CbLayoutRecallArgs {
-                layout_type: LayoutKind::Files.number(),
+                layout_type: recall.layout_type,
                 iomode,
                 changed: false,
                 what: LayoutRecall::File(LayoutRecallFile {

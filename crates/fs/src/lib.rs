@@ -17,8 +17,10 @@
 #![forbid(unsafe_code)]
 
 mod actor;
+mod ahead;
 mod atimes;
 mod attributes;
+mod bad_mirrors;
 mod client_end;
 mod client_record;
 mod clone;
@@ -34,6 +36,9 @@ mod file_paths;
 mod files;
 mod follow;
 mod following;
+mod foreign_files;
+mod foreign_layouts;
+mod foreign_place;
 mod fresh;
 mod fs;
 mod hint;
@@ -46,19 +51,23 @@ mod layout_tables;
 mod layouts;
 mod lock_notify;
 mod lost_files;
+mod mirror_reports;
 mod names;
 mod offload;
 mod offloads;
 mod placing;
+mod pools;
 mod quiesce;
 mod ranges;
 mod removal;
 mod restripe;
 mod restripes;
+mod resync;
 mod size_recovery;
 mod space;
 mod space_notes;
 mod status;
+mod target;
 mod tick;
 mod truncate;
 mod unknown_sizes;
@@ -66,6 +75,7 @@ mod writer_set;
 
 pub use actor::{Actor, Prepared};
 pub use attributes::{apply_attributes, set_attributes};
+pub use bad_mirrors::{DeviceFault, note_device_faults};
 pub use client_end::{check_grace, poll_grace, reclaim_complete, removed, revoke_if_lapsed};
 pub use client_record::{ensure, forget_revoked, load_client_records};
 pub use clone::{CLONE_BLOCK_BYTES, CloneJob, clone_range};
@@ -76,10 +86,11 @@ pub use delegations::{Clearing, Excluded, clear, exclude, recall, settle_ended};
 pub use eager::make_objects;
 pub use file_paths::{FILE_PATHS_MAX, NamedFile, file_paths};
 pub use follow::watch_device;
+pub use foreign_layouts::{ForeignObjects, foreign_objects, grant_foreign};
 pub use fresh::{Fresh, better_known, fresh, fresh_entries, kept_mtime};
 pub use fs::{
-    COPY_ASYNC_ABOVE_BYTES, Creation, DataConfig, Fs, FsConfig, FsError, STRIPE_UNIT_BYTES_MAX,
-    STRIPE_UNIT_BYTES_MIN, WallClock, status,
+    COPY_ASYNC_ABOVE_BYTES, Creation, DataConfig, FOREIGN_POOL_MAX, Fs, FsConfig, FsError,
+    STRIPE_UNIT_BYTES_MAX, STRIPE_UNIT_BYTES_MIN, WallClock, status,
 };
 pub use host_grants::HostGrants;
 pub use host_locks::{
@@ -103,6 +114,7 @@ pub use ranges::{Content, Sought, allocate, deallocate, end_of, seek};
 pub use removal::{REMOVALS_COUNTED_MAX, abandon_open, last_close, removals_waiting};
 pub use restripe::{restripe, restripe_state, restriping, shape_of};
 pub use restripes::{RestripeState, Shape};
+pub use resync::files_with_bad_mirrors;
 pub use size_recovery::{ready, stamps, until_ready};
 pub use space::{look_at_space, space};
 pub use status::FsStatus;

@@ -4,10 +4,13 @@
 //! Delegations of the file are back, then its name changes. What a change has hit instead is recalled after it ([`missed`]).
 
 use crate::actor::{Actor, Prepared};
+use crate::ahead;
 use crate::delegations::{Clearing, exclude, file_of_name, missed};
 use crate::fs::Fs;
 use crate::removal::file_removed;
-use namespace::{Created, FileId, How, Inode, Linked, NewNode, RemovedName, Renamed, What};
+use namespace::{
+    Created, Existing, FileId, How, Inode, Linked, NewNode, Placement, RemovedName, Renamed, What,
+};
 use nfs4::NfsStatus;
 use std::sync::Arc;
 
@@ -19,26 +22,53 @@ pub type KeepResult<'a, T> = &'a (dyn Fn(&T) -> Prepared + Send + Sync);
 /// # Errors
 /// Those of the name space. Without a place for a new file those that exist are found all the same.
 pub fn create(
-    fs: &Fs,
+    fs: &Arc<Fs>,
     actor: &mut Actor,
     (dir, name): (&Inode, &[u8]),
     (new, how): (&NewNode, How),
     keep: KeepResult<'_, Created>,
 ) -> Result<Created, NfsStatus> {
-    let policy = dir.layout_policy().unwrap_or_default();
-    let dir = dir.id;
-    let place = match fs.inline_max_bytes(policy) {
-        0 => fs.place(policy).map(Some),
+    let mut policy = dir.layout_policy().unwrap_or_default();
+    let client = actor.client_id();
+    if client.is_some_and(|client| dir.is_foreign() && !fs.clients.has_striped_flex_files(client)) {
+        // Whoever makes a file can use its layout.
+        policy.stripe_count = 1;
+    }
+    let place = match fs.inline_max_of(dir) {
+        0 => fs.place(policy, dir.is_foreign()).map(Some),
         _ => Ok(None),
     };
     match place {
-        Ok(place) => actor.change(fs, &|created: &Created| keep(created), |ns, op| {
-            ns.create(op, dir, name, new, how, place)
-        }),
+        Ok(place) => create_at(fs, actor, (dir.id, name), (new, how), place, keep),
         Err(status) => actor
-            .ns(fs, |ns, op| ns.find_for_create(op, dir, name, how))?
+            .ns(fs, |ns, op| ns.find_for_create(op, dir.id, name, how))?
             .ok_or(status),
     }
+}
+
+/// Makes a regular file at a place, with objects that were made ahead if there are any.
+fn create_at(
+    fs: &Arc<Fs>,
+    actor: &mut Actor,
+    (dir, name): (FileId, &[u8]),
+    (new, how): (&NewNode, How),
+    place: Option<Placement>,
+    keep: KeepResult<'_, Created>,
+) -> Result<Created, NfsStatus> {
+    let keep = |created: &Created| keep(created);
+    let made_ahead = place.and_then(|place| Some((place, ahead::take(fs, place)?)));
+    let Some((place, objects)) = made_ahead else {
+        return actor.change(fs, &keep, |ns, op| {
+            ns.create(op, dir, name, new, how, place)
+        });
+    };
+    let created = actor.change(fs, &keep, |ns, op| {
+        ns.create_with_objects(op, (dir, name), (new, how), (place, objects))
+    });
+    if !matches!(&created, Ok(created) if created.existing == Existing::No) {
+        ahead::give(fs, place.group, objects);
+    }
+    created
 }
 
 /// Takes a name away. A file that is open lives on without one until its last close.

@@ -17,11 +17,13 @@
 //! May call: the name space, `stripes`, `quiesce`.
 
 use crate::actor::Actor;
-use crate::enter::target;
+use crate::foreign_files::file_at;
 use crate::fs::Fs;
 use crate::quiesce;
+use crate::target::{io_key, target};
 use bytes::Bytes;
 use control::{SetSizeArgs, SetSizeItem};
+use foreign::FileAt;
 use layout::{Epoch, Rights};
 use meta::Seq;
 use namespace::{Inode, Placement, Placing};
@@ -49,7 +51,10 @@ pub async fn place(
     }
     let placement = match wanted {
         Some(placement) => placement,
-        None => fs.place(inode.layout_policy().unwrap_or_default())?,
+        None => fs.place(
+            inode.layout_policy().unwrap_or_default(),
+            inode.is_foreign(),
+        )?,
     };
     // As a rule no data server has heard of an empty file.
     let unheard = match bytes.is_empty() {
@@ -94,6 +99,16 @@ async fn begin(
     let floor = actor.ns(fs, |ns, op| ns.raise_epoch(op, inode.id))?;
     fs.durable(actor.observed).await?;
     let at = at(inode, placing.placement);
+    if let Some(far) = file_at(fs, &at) {
+        let far = FileAt {
+            epoch: floor,
+            ..far
+        };
+        return match fs.foreign.cut(&far, 0).await? {
+            0 => Ok(placing),
+            _ => Err(NfsStatus::Delay),
+        };
+    }
     let spread = Spread::of(&fs.cluster, &at, Expelled::Fails)?;
     let spread = spread.ok_or(NfsStatus::ServerFault)?;
     let item = |place| SetSizeItem {
@@ -122,11 +137,11 @@ async fn fill(
     if bytes.is_empty() {
         return Ok(());
     }
-    let key = fs.cluster.signing_key().ok_or(NfsStatus::Delay)?;
+    let key = io_key(fs);
     // The epoch may have risen since the file was looked at.
     let now = actor.look(fs, |ns, op| ns.getattr(op, inode.id))?;
-    let target = target(fs, &key, &at(&now, placement), Rights::ReadWrite)?;
-    let written = fs.peers.write(&target, 0, StableHow::DataSync, bytes);
+    let target = target(fs, key.as_ref(), &at(&now, placement), Rights::ReadWrite)?;
+    let written = target.write(fs, 0, StableHow::DataSync, bytes);
     match written.await?.committed {
         StableHow::Unstable => Err(NfsStatus::Delay),
         StableHow::DataSync | StableHow::FileSync => Ok(()),

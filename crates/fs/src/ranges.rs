@@ -15,6 +15,7 @@
 
 use crate::actor::{Actor, Prepared};
 use crate::enter::enter;
+use crate::foreign_files::file_at;
 use crate::fs::Fs;
 use crate::inline;
 use crate::io::enter_to_write;
@@ -66,6 +67,10 @@ pub async fn seek(
     if offset >= inode.size && !written_unseen {
         return Err(NfsStatus::NxIo);
     }
+    if file_at(fs, &inode).is_some() {
+        let end = end_of(fs, &inode).await?;
+        return seek_without_holes(end, offset, what);
+    }
     let spread = Spread::of(&fs.cluster, &inode, Expelled::Fails)?.ok_or(NfsStatus::ServerFault)?;
     let (found, object_sizes) = look(&spread, offset, what).await?;
     let mut end = inode.size;
@@ -87,6 +92,15 @@ fn seek_inline(inode: &Inode, offset: u64, what: Content) -> Result<Sought, NfsS
         Content::Data if offset < data_end => Ok(Sought::At(offset)),
         Content::Hole if offset.max(data_end) < end => Ok(Sought::At(offset.max(data_end))),
         _ => Ok(Sought::End(end)),
+    }
+}
+
+/// NFSv3 does not tell where holes are, so all is data (RFC 7862 §15.11.3).
+fn seek_without_holes(end: u64, offset: u64, what: Content) -> Result<Sought, NfsStatus> {
+    match what {
+        _ if offset >= end => Err(NfsStatus::NxIo),
+        Content::Data => Ok(Sought::At(offset)),
+        Content::Hole => Ok(Sought::End(end)),
     }
 }
 
@@ -181,7 +195,8 @@ fn next(spread: &Spread, place: usize, at: u64, what: Content, answer: &MapOk) -
 /// servers tell whether that was the same run of theirs.
 ///
 /// # Errors
-/// `Delay` while a data server is away; `NotSupp` when its file system makes no holes.
+/// `Delay` while a data server is away; `NotSupp` when its file system makes no holes, and at foreign servers: NFSv3 has no words
+/// for them.
 pub async fn deallocate(
     fs: &Arc<Fs>,
     actor: &mut Actor,
@@ -194,6 +209,9 @@ pub async fn deallocate(
     if inode.is_inline() {
         inline::punch(fs, actor, &inode, range, kept)?;
         return Ok(seen);
+    }
+    if file_at(fs, &inode).is_some() {
+        return Err(NfsStatus::NotSupp);
     }
     let spread = Spread::of(&fs.cluster, &inode, Expelled::Fails)?;
     let spread = spread.ok_or(NfsStatus::ServerFault)?;
@@ -221,7 +239,7 @@ pub async fn deallocate(
 /// gets a place.
 ///
 /// # Errors
-/// `NoSpc`; `Delay` while a data server is away.
+/// `NoSpc`; `Delay` while a data server is away; `NotSupp` at foreign servers.
 pub async fn allocate(
     fs: &Arc<Fs>,
     actor: &mut Actor,
@@ -230,6 +248,9 @@ pub async fn allocate(
     range: Range,
 ) -> Result<(), NfsStatus> {
     let (_shared, inode) = enter_to_write(fs, actor, inode, u64::MAX).await?;
+    if file_at(fs, &inode).is_some() {
+        return Err(NfsStatus::NotSupp);
+    }
     let spread = Spread::of(&fs.cluster, &inode, Expelled::Fails)?.ok_or(NfsStatus::NoSpc)?;
     // Storage that is taken does not go along.
     fs.restripes.overtake(inode.id);

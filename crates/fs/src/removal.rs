@@ -12,6 +12,8 @@ use crate::actor::Actor;
 use crate::fs::Fs;
 use cluster::DsError;
 use control::{BATCH_MAX, RemoveItem};
+use foreign::is_foreign;
+use futures_util::future::{join, join_all};
 use layout::Epoch;
 use namespace::{Cred, FileId, Inode, NsError, Op, PAGE_MAX, Removal, RemovalAck};
 use nfs4::{ClientId, NfsStatus};
@@ -22,6 +24,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use stripes::remove;
 use tokio::task::JoinSet;
 
+/// Files whose objects foreign servers remove at one time.
+const FOREIGN_AT_ONCE: usize = 16;
 /// Most batches of one pass; the next tick goes on.
 const BATCHES_MAX: usize = 16;
 /// Where [`removals_waiting`] ends.
@@ -155,9 +159,46 @@ async fn drain_head(fs: &Fs) -> Option<BTreeSet<u32>> {
 
 /// Returns the data servers that lack some of it still.
 async fn remove_batch(fs: &Fs, batch: &[Removal]) -> BTreeSet<u32> {
+    let (foreign, own): (Vec<_>, Vec<_>) = batch
+        .iter()
+        .partition(|removal| is_foreign(removal.placement.group));
+    join(remove_foreign(fs, &foreign), remove_own(fs, &own))
+        .await
+        .1
+}
+
+/// Removes objects at NFSv3 servers of others. What fails stays in the queue.
+async fn remove_foreign(fs: &Fs, batch: &[&Removal]) {
+    for some in batch.chunks(FOREIGN_AT_ONCE) {
+        join_all(some.iter().map(|removal| remove_one_foreign(fs, removal))).await;
+    }
+}
+
+async fn remove_one_foreign(fs: &Fs, removal: &Removal) {
+    let group = fs.foreign.group(removal.placement.group);
+    let mut members = group.map_or_else(Vec::new, |group| group.servers.clone());
+    members.retain(|server| fs.foreign.is_used(*server));
+    members.sort_unstable();
+    members.dedup();
+    let lacks = |server: &&u32| removal.acked.0.binary_search(server).is_err();
+    let lacking: Vec<u32> = members.iter().filter(lacks).copied().collect();
+    if lacking.is_empty() {
+        // The others are not used any more.
+        acked(fs, 0, &[ack(removal, members.clone())]);
+    }
+    for server in lacking {
+        let (number, generation) = (removal.file.0, removal.generation);
+        match fs.foreign.remove(server, number, generation).await {
+            Ok(()) => acked(fs, server, &[ack(removal, members.clone())]),
+            Err(error) => tracing::debug!(server, number, %error, "removal"),
+        }
+    }
+}
+
+async fn remove_own(fs: &Fs, batch: &[&Removal]) -> BTreeSet<u32> {
     let mut by_server: BTreeMap<u32, Vec<&Removal>> = BTreeMap::new();
     let mut done = Vec::new();
-    for removal in batch {
+    for removal in batch.iter().copied() {
         let ids = fs.cluster.group_members(removal.placement.group);
         let members = fs.cluster.members_of(&ids);
         let lacks = |ds: &u32| removal.acked.0.binary_search(ds).is_err();

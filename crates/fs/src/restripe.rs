@@ -21,12 +21,13 @@
 use crate::actor::{Actor, Prepared};
 use crate::copy;
 use crate::copy_job::{Copy, Patience};
-use crate::enter::target;
 use crate::fencing::raise_epoch;
 use crate::fs::Fs;
 use crate::offloads::Progress;
 use crate::quiesce::{self, LayoutHold, layouts_gone};
 use crate::restripes::{Ranges, RestripeState, Shape};
+use crate::target::{io_key, target};
+use foreign::is_foreign;
 use layout::Rights;
 use namespace::{Cred, FileId, Inode, LayoutPolicy, Op, Placement};
 use nfs4::{NfsStatus, StableHow};
@@ -59,11 +60,20 @@ pub fn shape_of(fs: &Fs, inode: &Inode) -> Option<Shape> {
 }
 
 fn shape_at(fs: &Fs, placement: Placement) -> Option<Shape> {
-    let group = fs.cluster.group(placement.group)?;
+    let (width, copies) = match is_foreign(placement.group) {
+        true => {
+            let group = fs.foreign.group(placement.group)?;
+            (group.width, group.mirrors)
+        }
+        false => {
+            let group = fs.cluster.group(placement.group)?;
+            (group.width(), group.copies.max(1))
+        }
+    };
     Some(Shape {
         stripe_unit: placement.stripe_unit,
-        width: group.width(),
-        copies: group.copies.max(1),
+        width,
+        copies,
     })
 }
 
@@ -85,11 +95,33 @@ pub fn restripe(fs: &Arc<Fs>, inode: &Inode, policy: LayoutPolicy) -> Result<(),
     let Some(now) = shape_of(fs, inode) else {
         return Ok(());
     };
-    let placement = fs.place(policy)?;
-    let shape = shape_at(fs, placement).ok_or(NfsStatus::ServerFault)?;
-    if shape == now {
-        return Ok(());
+    let placement = fs.place(policy, inode.is_foreign())?;
+    match shape_at(fs, placement) {
+        Some(shape) if shape == now => Ok(()),
+        _ => begin(fs, inode, placement),
     }
+}
+
+/// Begins to give a file new objects of the shape that it has, at servers that are up. It goes on after this has returned.
+///
+/// # Errors
+/// As [`restripe`].
+pub(crate) fn renew(fs: &Arc<Fs>, inode: &Inode) -> Result<(), NfsStatus> {
+    let Some(now) = shape_of(fs, inode) else {
+        return Ok(());
+    };
+    let policy = LayoutPolicy {
+        stripe_unit: now.stripe_unit,
+        stripe_count: now.width,
+        copies: now.copies,
+        ..LayoutPolicy::default()
+    };
+    let placement = fs.place(policy, inode.is_foreign())?;
+    begin(fs, inode, placement)
+}
+
+fn begin(fs: &Arc<Fs>, inode: &Inode, placement: Placement) -> Result<(), NfsStatus> {
+    let shape = shape_at(fs, placement).ok_or(NfsStatus::ServerFault)?;
     if !fs.jobs.orphans_swept.load(Relaxed) {
         // A sweep takes nameless files for those that an earlier run has left.
         return Err(NfsStatus::Delay);
@@ -196,11 +228,9 @@ async fn fence_all(fs: &Arc<Fs>, file: FileId) -> Result<(), NfsStatus> {
     if !is_noted {
         return Err(NfsStatus::Stale);
     }
-    fs.cluster.deliver_fences();
+    fs.deliver_fences();
     let inode = Actor::root().ns(fs, |ns, op| ns.getattr(op, file))?;
-    let placement = inode.placement.ok_or(NfsStatus::Stale)?;
-    let (group, name) = (placement.group, inode.data().file.0);
-    match fs.cluster.fences_settled(group, name, FENCE_WAIT_MS).await {
+    match fs.fences_settled(&inode, FENCE_WAIT_MS).await {
         true => Ok(()),
         false => Err(NfsStatus::Delay),
     }
@@ -298,18 +328,18 @@ impl Job<'_> {
     /// Copies ranges under the gate: each chunk is durable at all members when it is answered.
     async fn copy_alone(&self, actor: &mut Actor, ranges: &Ranges) -> Result<(), NfsStatus> {
         let fs = self.fs;
-        let key = fs.cluster.signing_key().ok_or(NfsStatus::Delay)?;
+        let key = io_key(fs);
         let src = actor.ns(fs, |ns, op| ns.getattr(op, self.file))?;
         let dst = actor.ns(fs, |ns, op| ns.getattr(op, self.nameless.id))?;
-        let from = target(fs, &key, &src, Rights::Read)?;
-        let to = target(fs, &key, &dst, Rights::ReadWrite)?;
+        let from = target(fs, key.as_ref(), &src, Rights::Read)?;
+        let to = target(fs, key.as_ref(), &dst, Rights::ReadWrite)?;
         for (start, end) in ranges.iter() {
             let end = end.min(src.size);
             let mut at = start;
             while at < end {
                 let len = CHUNK_BYTES.min(end - at);
-                let bytes = fs.peers.read(&from, at, len).await?;
-                let written = fs.peers.write(&to, at, StableHow::DataSync, &bytes);
+                let bytes = from.read(fs, at, len).await?;
+                let written = to.write(fs, at, StableHow::DataSync, &bytes);
                 if written.await?.committed < StableHow::DataSync {
                     return Err(NfsStatus::Delay);
                 }

@@ -14,6 +14,7 @@
 //! the size that the data server's index has durably. An object that cannot be read just now delays its file: it may be
 //! as long as any. What fails is done again at the next tick.
 
+use crate::foreign_files::{choose_one, stat_group};
 use crate::fs::Fs;
 use crate::hint::SOME;
 use crate::unknown_sizes::LostWriters;
@@ -24,7 +25,7 @@ use state::IoModes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use stripes::{modified, stat_group, striping_of, tells_size};
+use stripes::{modified, striping_of, tells_size};
 use tokio::time::Instant;
 
 /// How long an operation waits for the recovery of a file that it needs. A few round trips and syncs are enough where all servers serve.
@@ -143,12 +144,17 @@ fn prepare(fs: &Arc<Fs>, file: FileId, writers: LostWriters) -> Option<(u32, Ite
         fs.layouts.unknown.lock().done(file, &writers);
         return None;
     };
-    (!fs.is_fencing(group, &inode)).then_some((group, Item { inode, writers }))
+    if fs.is_fencing(&inode) || !choose_one(fs, &inode) {
+        return None;
+    }
+    // Which of its mirrors count may have changed.
+    let inode = fs.ns.getattr(&mut op, file).ok()?;
+    Some((group, Item { inode, writers }))
 }
 
 async fn recover_batch(fs: &Arc<Fs>, group: u32, batch: &[Item]) -> Result<(), String> {
     let files: Vec<&Inode> = batch.iter().map(|item| &*item.inode).collect();
-    let stats = stat_group(&fs.cluster, group, &files).await?;
+    let stats = stat_group(fs, group, &files).await?;
     let cred = Cred::root();
     let mut op = Op::new(&cred, fs.now());
     let mut known = Vec::with_capacity(batch.len());
@@ -207,7 +213,7 @@ pub async fn stamps(fs: &Arc<Fs>, inode: &Arc<Inode>) -> Result<Vec<Time>, NfsSt
     let Some(placement) = inode.placement.filter(|_| may_matter) else {
         return Ok(Vec::new());
     };
-    let stats = stat_group(&fs.cluster, placement.group, &[inode]).await;
+    let stats = stat_group(fs, placement.group, &[inode]).await;
     let stats = stats.map_err(|error| {
         tracing::warn!(error, "times of a file's objects");
         NfsStatus::LayoutTryLater
@@ -225,7 +231,7 @@ pub(crate) async fn measure(fs: &Arc<Fs>, inode: &Arc<Inode>) -> Result<u64, Nfs
         return Ok(0);
     };
     let ids = fs.cluster.group_servers(placement.group);
-    let all = stat_group(&fs.cluster, placement.group, &[inode]).await;
+    let all = stat_group(fs, placement.group, &[inode]).await;
     let all = all.map_err(|error| {
         tracing::warn!(error, "size of a file");
         NfsStatus::Delay
@@ -250,7 +256,7 @@ pub(crate) async fn space_of(
 ) -> Result<Vec<Option<u64>>, String> {
     let mut used = vec![Some(0_u64); files.len()];
     let files: Vec<&Inode> = files.iter().map(|inode| &**inode).collect();
-    for items in stat_group(&fs.cluster, group, &files).await? {
+    for items in stat_group(fs, group, &files).await? {
         for (used, item) in used.iter_mut().zip(items) {
             let more = used.and_then(|used| used.checked_add(item.space_bytes));
             *used = more.filter(|_| tells_size(&item));

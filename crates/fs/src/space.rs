@@ -44,8 +44,17 @@ pub async fn look_at_space(fs: &Arc<Fs>, file: FileId) -> bool {
     true
 }
 
-/// Room as `df` has it: that of the data servers, and what inline files take, which have none of it.
-pub fn space(fs: &Fs) -> Space {
+/// Room as `df` has it: that of the data servers, and what inline files take, which have none of it. In a foreign tree it is that of
+/// the servers of others.
+pub fn space(fs: &Fs, is_foreign: bool) -> Space {
+    if is_foreign {
+        let (total_bytes, free_bytes) = fs.foreign.space();
+        return Space {
+            total_bytes,
+            unused_bytes: free_bytes,
+            free_bytes,
+        };
+    }
     let space = fs.cluster.space();
     let inline = fs.ns.statistics().inline;
     Space {

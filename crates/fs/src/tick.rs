@@ -1,8 +1,10 @@
 //! What time brings to files: recalls, removals, recovery, keys.
 
 use crate::fs::Fs;
-use crate::{client_end, client_record, delegations, follow, kept_replies, layouts, removal};
-use crate::{restripe, size_recovery, space, truncate};
+use crate::{
+    ahead, client_end, client_record, delegations, follow, kept_replies, layouts, removal,
+};
+use crate::{restripe, resync, size_recovery, space, truncate};
 use cluster::{AdminError, KeyUsers, RotatedKey, turn_keys};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,6 +20,8 @@ pub async fn tick(fs: &Arc<Fs>) {
     fs.clients.recall_slots();
     fs.cluster.tick();
     fs.foreign.tick();
+    resync::start(fs);
+    ahead::start(fs);
     follow::look(fs);
     fs.jobs.overdue.start(|| {
         let fs = Arc::clone(fs);

@@ -19,10 +19,13 @@
 //! has nothing to cut.
 
 use crate::actor::{Actor, Prepared};
+use crate::bad_mirrors;
+use crate::foreign_files::file_at;
 use crate::fs::{Fs, status};
 use crate::quiesce::{self, LayoutHold, layouts_gone};
 use crate::unknown_sizes::intents;
 use control::{ItemStatuses, SetSizeArgs, SetSizeItem, Status};
+use foreign::FileAt;
 use layout::Epoch;
 use namespace::{Cred, Inode, NsError, Op, SET_ID_BITS, SetAttr, TruncateIntent};
 use nfs4::{ClientId, NfsStatus};
@@ -128,7 +131,35 @@ async fn alone(
 /// Makes every data server of the file cut its object. What is done again is done already. When it is not done, the
 /// answer is what others are told until it is. It is `Io` when a data server's store failed: asking again may help and
 /// waiting does not.
-async fn cut(fs: &Fs, inode: &Inode, intent: &TruncateIntent) -> Result<(), NfsStatus> {
+async fn cut(fs: &Arc<Fs>, inode: &Inode, intent: &TruncateIntent) -> Result<(), NfsStatus> {
+    let done = match file_at(fs, inode) {
+        Some(at) => cut_foreign(fs, inode, at, intent).await,
+        None => cut_own(fs, inode, intent).await,
+    };
+    let done = done.map_err(|status| match status {
+        NfsStatus::Io => NfsStatus::Io,
+        _ => NfsStatus::Delay,
+    });
+    if let (Err(status), Some(told)) = (done, fs.layouts.truncating.lock().get_mut(&intent.file)) {
+        *told = status;
+    }
+    done
+}
+
+/// At foreign servers the objects get the ids of the new epoch first, so that no earlier layout writes after the cut.
+async fn cut_foreign(
+    fs: &Arc<Fs>,
+    inode: &Inode,
+    at: FileAt,
+    intent: &TruncateIntent,
+) -> Result<(), NfsStatus> {
+    let epoch = at.epoch.max(intent.floor);
+    let at = FileAt { epoch, ..at };
+    let failed = fs.foreign.cut(&at, intent.new_size).await?;
+    bad_mirrors::lose(fs, inode.id, failed).await
+}
+
+async fn cut_own(fs: &Fs, inode: &Inode, intent: &TruncateIntent) -> Result<(), NfsStatus> {
     // An inline file is cut in the metadata store.
     let spread = Spread::of(&fs.cluster, inode, Expelled::Skipped)?;
     let spread = spread.ok_or(NfsStatus::ServerFault)?;
@@ -141,19 +172,9 @@ async fn cut(fs: &Fs, inode: &Inode, intent: &TruncateIntent) -> Result<(), NfsS
     let args = |place| SetSizeArgs {
         items: vec![item(place)].into(),
     };
-    let answers = spread.ask_all(args).await;
-    let done = answers.and_then(|answers| {
-        let mut statuses = answers.iter().map(|(_, answer)| is_cut(answer));
-        statuses.find(Result::is_err).unwrap_or(Ok(()))
-    });
-    let done = done.map_err(|status| match status {
-        NfsStatus::Io => NfsStatus::Io,
-        _ => NfsStatus::Delay,
-    });
-    if let (Err(status), Some(told)) = (done, fs.layouts.truncating.lock().get_mut(&intent.file)) {
-        *told = status;
-    }
-    done
+    let answers = spread.ask_all(args).await?;
+    let mut statuses = answers.iter().map(|(_, answer)| is_cut(answer));
+    statuses.find(Result::is_err).unwrap_or(Ok(()))
 }
 
 /// Whether a data server has cut its object.

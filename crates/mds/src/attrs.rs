@@ -1,9 +1,9 @@
 //! Attributes of RFC 8881 §5 from an inode, and inodes' changes from attributes.
 
 use crate::identities::{IdKind, Identities, Question};
+use crate::layout_kind::kind_of_tree;
 use crate::{Mds, acl};
 use fs::Fresh;
-use layout::LayoutKind;
 use namespace::{Cred, FileType, Inode, NewNode, READ_ACL, SetAttr, SetMarks, SetTime, Time};
 use nfs4::attr::{self, Attrs, Fattr};
 use nfs4::{
@@ -228,7 +228,8 @@ pub(crate) fn of(mds: &Mds, inode: &Inode, want: &Bitmap, minor_version: u32) ->
         system: Some(marks.system),
         fsid: Some(FsId {
             major: mds.fs.cluster().id(),
-            minor: 0,
+            // Each tree is a file system of its own, since it has a layout type of its own.
+            minor: u64::from(inode.is_foreign()),
         }),
         fileid: Some(inode.id.0),
         mounted_on_fileid: Some(inode.id.0),
@@ -266,7 +267,7 @@ pub(crate) fn of(mds: &Mds, inode: &Inode, want: &Bitmap, minor_version: u32) ->
         a.mdsthreshold = Some(threshold(mds, inode));
     }
     if !want.intersection(&FILE_SYSTEM).is_empty() {
-        of_file_system(mds, &mut a, minor_version);
+        of_file_system(mds, inode, &mut a, minor_version);
     }
     a
 }
@@ -332,14 +333,16 @@ fn threshold(mds: &Mds, inode: &Inode) -> MdsThreshold {
         write_io_bytes: Some(bytes),
         ..Thresholds::default()
     };
-    let hinted = inode.is_regular() && bytes > 0;
-    let items = hinted.then(|| thresholds.item(LayoutKind::Files.number()));
+    // At foreign servers nothing is gained by a detour.
+    let is_hinted = is_inline || !inode.is_foreign();
+    let hinted = inode.is_regular() && bytes > 0 && is_hinted;
+    let items = hinted.then(|| thresholds.item(kind_of_tree(inode).number()));
     MdsThreshold {
         items: List(items.into_iter().collect()),
     }
 }
 
-fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
+fn of_file_system(mds: &Mds, inode: &Inode, a: &mut Attrs, minor_version: u32) {
     a.supported_attrs = Some(supported(minor_version));
     a.fh_expire_type = Some(FH_PERSISTENT);
     a.link_support = Some(true);
@@ -353,7 +356,7 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
     a.case_preserving = Some(true);
     a.chown_restricted = Some(true);
     a.homogeneous = Some(true);
-    a.maxfilesize = Some(mds.fs.file_bytes_max());
+    a.maxfilesize = Some(mds.fs.file_bytes_max(inode));
     a.clone_blksize = Some(fs::CLONE_BLOCK_BYTES);
     a.maxlink = Some(mds.fs.namespace().limits().link_count_max);
     a.maxname = Some(nfs4::NAME_BYTES_MAX);
@@ -365,8 +368,10 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
         nanoseconds: 1,
     });
     a.fs_charset_cap = Some(CHARSET_CONTAINS_NON_UTF8);
-    a.fs_layout_types = Some(List(LayoutKind::ALL.map(LayoutKind::number).into()));
-    a.layout_types = Some(List(LayoutKind::ALL.map(LayoutKind::number).into()));
+    // Never both: Linux takes one layout driver for each file system.
+    let layout_types = vec![kind_of_tree(inode).number()];
+    a.fs_layout_types = Some(List(layout_types.clone()));
+    a.layout_types = Some(List(layout_types));
     a.layout_blksize = Some(mds.fs.stripe_unit_bytes());
     a.suppattr_exclcreat = Some(SETTABLE_EXCLUSIVE);
     // It only rises, but not with each write to a data server, so a greater value is not always newer news. Linux would let
@@ -380,7 +385,7 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
     a.files_total = Some(files.files.saturating_add(files_free));
     a.files_free = Some(files_free);
     a.files_avail = Some(files_free);
-    let space = fs::space(&mds.fs);
+    let space = fs::space(&mds.fs, inode.is_foreign());
     a.space_total = Some(space.total_bytes);
     a.space_free = Some(space.unused_bytes);
     a.space_avail = Some(space.free_bytes);

@@ -169,6 +169,7 @@ impl MdsNode {
                 inline_max_bytes,
                 copy_async_above_bytes: COPY_ASYNC_ABOVE_BYTES,
                 creation: self.creation,
+                foreign_pool: 4,
                 ds_lease_ms: DS_LEASE_MS,
                 connector,
                 proxy_transport: Preference::Auto,

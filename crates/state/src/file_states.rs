@@ -555,7 +555,7 @@ impl FileStates {
         self.revoked.forget_client(client);
         let layouts = self
             .layouts
-            .return_all(client, crate::layouts::IoModes::ANY);
+            .return_all(client, crate::layouts::IoModes::ANY, None);
         self.layouts.forget_devices_of(client);
         ClientGone {
             closed_files: files

@@ -25,6 +25,7 @@ pub use devices::DeviceVersion;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+use nfs4::layout::LAYOUT_NFSV4_1_FILES;
 use nfs4::{ClientId, NfsStatus, Stateid};
 
 use crate::holders::Holders;
@@ -119,6 +120,8 @@ pub struct Recall {
     pub file: u64,
     /// `clora_iomode`.
     pub modes: IoModes,
+    /// `clora_type`.
+    pub layout_type: u32,
     /// When it is overdue.
     pub deadline_ms: u64,
 }
@@ -179,6 +182,8 @@ struct Layout {
     seqid: u32,
     held: IoModes,
     phase: Phase,
+    /// `layouttype4`: a file has layouts of one type.
+    layout_type: u32,
     return_on_close: bool,
     /// LAYOUTCOMMIT needs a seqid after this one; `None` before any truncate.
     commit_floor: Option<u32>,
@@ -199,6 +204,7 @@ impl Layout {
             },
             file: self.file,
             modes: due.modes,
+            layout_type: self.layout_type,
             deadline_ms: due.deadline_ms,
         }
     }
@@ -324,6 +330,7 @@ impl Layouts {
                     rw: false,
                 },
                 phase: Phase::Held,
+                layout_type: LAYOUT_NFSV4_1_FILES,
                 return_on_close: false,
                 commit_floor: None,
                 oldest_key: 0,
@@ -331,6 +338,13 @@ impl Layouts {
             },
         );
         Ok(other)
+    }
+
+    /// Says of which type (`layouttype4`) a layout is that was just granted. One of which nobody says it is a files layout.
+    pub fn is_of_type(&mut self, other: &Other, layout_type: u32) {
+        if let Some(layout) = self.states.get_mut(other) {
+            layout.layout_type = layout_type;
+        }
     }
 
     /// A handle of the layout is signed with key `key` (not 0). A layout counts under the oldest key of any of its
@@ -448,9 +462,20 @@ impl Layouts {
         Some(returned)
     }
 
-    /// LAYOUTRETURN of a file system (there is one) or of everything.
-    pub fn return_all(&mut self, client: ClientId, modes: IoModes) -> Vec<Returned> {
-        let names: Vec<Other> = self.holders.of_client(client).copied().collect();
+    /// LAYOUTRETURN of a file system or of everything: all layouts of one type, since a file system has one type; `None` is all
+    /// types.
+    pub fn return_all(
+        &mut self,
+        client: ClientId,
+        modes: IoModes,
+        layout_type: Option<u32>,
+    ) -> Vec<Returned> {
+        let is_meant = |other: &&Other| {
+            let held = self.states.get(*other).map(|layout| layout.layout_type);
+            layout_type.is_none_or(|wanted| held == Some(wanted))
+        };
+        let held = self.holders.of_client(client).filter(is_meant);
+        let names: Vec<Other> = held.copied().collect();
         names
             .iter()
             .filter_map(|other| self.give_back(other, modes))

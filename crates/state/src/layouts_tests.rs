@@ -140,6 +140,7 @@ fn a_recall_blocks_grants_until_all_have_returned() {
             stateid: at(b, 2),
             file: FILE,
             modes: IoModes::RW,
+            layout_type: 1,
             deadline_ms: 100,
         }]
     );
@@ -353,14 +354,14 @@ fn bulk_return_and_return_on_close() {
     bed.get_of(A, 1, None, IoMode::ReadWrite).unwrap();
     bed.get_of(A, 2, None, IoMode::Read).unwrap();
     bed.get_of(B, 1, None, IoMode::Read).unwrap();
-    let back = bed.layouts.return_all(A, IoModes::RW);
+    let back = bed.layouts.return_all(A, IoModes::RW, None);
     assert_eq!(
         back.iter()
             .map(|r| (r.file, r.rw, r.stateid.is_some()))
             .collect::<Vec<_>>(),
         [(1, true, false), (2, false, true)]
     );
-    assert_eq!(bed.layouts.return_all(C, IoModes::ANY), []);
+    assert_eq!(bed.layouts.return_all(C, IoModes::ANY, None), []);
     assert_eq!(bed.layouts.closed(B, 1), None, "not asked for on close");
     bed.layouts
         .get(&mut bed.source, B, 1, None, IoMode::Read, true)
@@ -393,7 +394,7 @@ fn a_layout_counts_under_the_oldest_key_of_its_handles_until_it_is_returned() {
     assert_eq!(count(&bed), [1, 1], "a part of it is still held");
     bed.layouts.revoke(&a.other);
     assert_eq!(count(&bed), [0, 1]);
-    bed.layouts.return_all(B, IoModes::ANY);
+    bed.layouts.return_all(B, IoModes::ANY, None);
     assert_eq!(bed.layouts.oldest_key(), None);
     bed.layouts.signed(&b.other, 3);
     assert_eq!(bed.layouts.oldest_key(), None, "it is gone");

@@ -18,7 +18,7 @@ pub(super) async fn allocate(
 ) -> Result<AllocateRes, NfsStatus> {
     let (inode, _excluded) = check(mds, cx, args.stateid).await?;
     let range = range(args.offset, args.length)?;
-    mds.fs.check_end(range.end)?;
+    mds.fs.check_end(&inode, range.end)?;
     let res = AllocateRes {};
     let kept = cx::prepared(cx, &res, None);
     fs::allocate(&mds.fs, &mut cx.actor, &kept, &inode, range).await?;

@@ -45,7 +45,7 @@ pub(super) async fn copy(
         count if count > left => return Err(NfsStatus::Inval),
         count => count,
     };
-    mds.fs.check_range(args.dst_offset, count)?;
+    mds.fs.check_range(&dst, args.dst_offset, count)?;
     cx.actor.note_read(&mds.fs, &src);
     let copy = Copy {
         src,

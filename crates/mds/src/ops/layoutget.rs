@@ -14,7 +14,7 @@
 use crate::Mds;
 use crate::check_io;
 use crate::cx::{self, Cx};
-use crate::layout_kind::{Body, kind_of};
+use crate::layout_kind::{Body, flex_body, kind_of, kind_of_tree};
 use layout::LayoutKind;
 use namespace::Inode;
 use nfs4::layout::{LENGTH_TO_EOF, Layout};
@@ -72,6 +72,9 @@ async fn get(
         inode = cx::current_regular(mds, cx)?;
     }
     let kind = kind_of(args.layout_type)?;
+    if kind != kind_of_tree(&inode) {
+        return Err(NfsStatus::UnknownLayoutType);
+    }
     check_range(args)?;
     let mode = match args.iomode {
         IoMode::Read => state::IoMode::Read,
@@ -84,33 +87,92 @@ async fn get(
     if inode.is_inline() {
         inode = placed(mds, cx, &inode, (args.stateid, mode)).await?;
     }
-    let placement = inode.placement.ok_or(NfsStatus::LayoutUnavailable)?;
-    let body = Body::new(mds, cx, kind, placement)?;
-    // Its size is the same whatever the handle: nothing is granted that cannot be told.
-    let blank = body.blank();
-    let blank = granted(nfs4::Stateid::default(), (kind, args.iomode), &blank);
-    let result_bytes = xdr::encode_to_vec(&blank).len();
-    if result_bytes > usize::try_from(args.maxcount).unwrap_or(usize::MAX) {
-        mds.fs
-            .note_too_wide(placement.group, result_bytes, args.maxcount);
-        return Err(NfsStatus::TooSmall);
-    }
-    fs::ensure(&mds.fs, &mut cx.actor)?;
-    let request = fs::GrantRequest {
-        stateid: cx.resolve(args.stateid)?,
-        mode,
-        may_read: check_io::may_do(cx, &inode, namespace::READ),
-        stamps: match mode {
-            state::IoMode::Read => Vec::new(),
-            state::IoMode::ReadWrite => fs::stamps(&mds.fs, &inode).await?,
-        },
+    let (stateid, body) = match kind {
+        LayoutKind::Files => get_files(mds, cx, args, (&inode, mode)).await?,
+        LayoutKind::FlexFiles => get_flex_files(mds, cx, args, (&inode, mode)).await?,
     };
-    let (stateid, device_id, handles) = fs::grant(&mds.fs, &mut cx.actor, &inode, &request)?;
     if mode == state::IoMode::Read {
         // The client asks in order to read, and this server sees no more of it.
         cx.actor.note_read(&mds.fs, &inode);
     }
-    Ok((kind, stateid, body.encode(device_id, &handles)))
+    Ok((kind, stateid, body))
+}
+
+/// A files layout: its stateid and its body.
+async fn get_files(
+    mds: &Mds,
+    cx: &mut Cx<'_>,
+    args: &LayoutGetArgs,
+    (inode, mode): (&Arc<Inode>, state::IoMode),
+) -> Result<(Stateid, Vec<u8>), NfsStatus> {
+    let placement = inode.placement.ok_or(NfsStatus::LayoutUnavailable)?;
+    let body = Body::new(mds, cx, placement)?;
+    // Its size is the same whatever the handle: nothing is granted that cannot be told.
+    check_fits(
+        mds,
+        args,
+        placement.group,
+        (LayoutKind::Files, &body.blank()),
+    )?;
+    let request = request(mds, cx, args, (inode, mode)).await?;
+    let (stateid, device_id, handles) = fs::grant(&mds.fs, &mut cx.actor, inode, &request)?;
+    Ok((stateid, body.encode(device_id, &handles)))
+}
+
+/// A flexible files layout: its stateid and its body.
+async fn get_flex_files(
+    mds: &Mds,
+    cx: &mut Cx<'_>,
+    args: &LayoutGetArgs,
+    (inode, mode): (&Arc<Inode>, state::IoMode),
+) -> Result<(Stateid, Vec<u8>), NfsStatus> {
+    let group = inode.placement.map_or(0, |placement| placement.group);
+    let shape = fs::shape_of(&mds.fs, inode);
+    let is_striped = shape.is_some_and(|shape| shape.width > 1);
+    if is_striped && !mds.fs.clients().has_striped_flex_files(cx.client()?) {
+        return Err(NfsStatus::LayoutUnavailable);
+    }
+    let objects = fs::foreign_objects(&mds.fs, inode, mode).await?;
+    let body = flex_body(&objects, mode == state::IoMode::ReadWrite);
+    check_fits(mds, args, group, (LayoutKind::FlexFiles, &body))?;
+    let request = request(mds, cx, args, (&objects.inode, mode)).await?;
+    let stateid = fs::grant_foreign(&mds.fs, &mut cx.actor, &objects, &request)?;
+    Ok((stateid, body))
+}
+
+/// Refuses a layout that is longer than the client takes.
+fn check_fits(
+    mds: &Mds,
+    args: &LayoutGetArgs,
+    group: u32,
+    (kind, body): (LayoutKind, &[u8]),
+) -> Result<(), NfsStatus> {
+    let blank = granted(Stateid::default(), (kind, args.iomode), body);
+    let result_bytes = xdr::encode_to_vec(&blank).len();
+    if result_bytes > usize::try_from(args.maxcount).unwrap_or(usize::MAX) {
+        mds.fs.note_too_wide(group, result_bytes, args.maxcount);
+        return Err(NfsStatus::TooSmall);
+    }
+    Ok(())
+}
+
+/// What the file service is asked for.
+async fn request(
+    mds: &Mds,
+    cx: &mut Cx<'_>,
+    args: &LayoutGetArgs,
+    (inode, mode): (&Arc<Inode>, state::IoMode),
+) -> Result<fs::GrantRequest, NfsStatus> {
+    fs::ensure(&mds.fs, &mut cx.actor)?;
+    Ok(fs::GrantRequest {
+        stateid: cx.resolve(args.stateid)?,
+        mode,
+        may_read: check_io::may_do(cx, inode, namespace::READ),
+        stamps: match mode {
+            state::IoMode::Read => Vec::new(),
+            state::IoMode::ReadWrite => fs::stamps(&mds.fs, inode).await?,
+        },
+    })
 }
 
 /// An inline file, with the place that it gets if the caller asks in order to write.

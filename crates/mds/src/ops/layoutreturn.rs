@@ -35,8 +35,8 @@ pub(super) fn layoutreturn(
             if file.length == 0 || overflows {
                 return Err(NfsStatus::Inval);
             }
-            accept_return(kind, file.body.0)?;
             let inode = cx::current_regular(mds, cx)?;
+            accept_return(mds, cx, kind, (&inode, file))?;
             let whole = file.offset == 0 && file.length == LENGTH_TO_EOF;
             Some((inode.id, cx.resolve(file.stateid)?, whole))
         }
@@ -46,6 +46,6 @@ pub(super) fn layoutreturn(
         }
         LayoutReturn::All => None,
     };
-    let stateid = fs::return_layouts(&mds.fs, &cx.actor, modes, what)?;
+    let stateid = fs::return_layouts(&mds.fs, &cx.actor, (kind, modes), what)?;
     Ok(LayoutReturnRes { stateid })
 }

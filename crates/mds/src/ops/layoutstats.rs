@@ -1,8 +1,10 @@
-//! LAYOUTSTATS and LAYOUTERROR (RFC 7862 §15.6, §15.7): what clients tell of their I/O at data servers. It is logged; a
-//! data server that clients cannot reach is found by its own connection to the MDS.
+//! LAYOUTSTATS and LAYOUTERROR (RFC 7862 §15.6, §15.7): what clients tell of their I/O at data servers. It is logged. An own data
+//! server that clients cannot reach is found by its own connection to the MDS. A write that failed at a foreign server costs the
+//! file that mirror.
 
 use crate::Mds;
 use crate::cx::{self, Cx};
+use crate::layout_kind::fault;
 use nfs4::ops::{LayoutErrorArgs, LayoutErrorRes, LayoutStatsArgs, LayoutStatsRes};
 use nfs4::{NfsStatus, OpNum, OpReader, ReplyWriter};
 use server::answer;
@@ -55,5 +57,8 @@ fn layouterror(
             "LAYOUTERROR"
         );
     }
+    let faults: Vec<_> = args.errors.0.iter().map(fault).collect();
+    let stateid = cx.resolve(args.stateid)?;
+    fs::note_device_faults(&mds.fs, &cx.actor, &inode, stateid, &faults)?;
     Ok(LayoutErrorRes {})
 }

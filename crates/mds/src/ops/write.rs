@@ -20,7 +20,7 @@ pub(super) async fn write<'r>(
     let limit = usize::try_from(IO_BYTES_MAX).unwrap_or(usize::MAX);
     let bytes = &args.data.0[..args.data.0.len().min(limit)];
     let len = bytes.len() as u64;
-    mds.fs.check_range(args.offset, len)?;
+    mds.fs.check_range(&inode, args.offset, len)?;
     if len == 0 {
         // Nothing changes (RFC 8881 §18.32.3), and nothing can be lost.
         let write_verifier = fs::commit(&mds.fs, &inode).await?;

@@ -36,7 +36,7 @@ async fn new_files_avoid_full_data_servers_and_come_back_to_them() {
             .nfsd
             .role()
             .fs()
-            .place(LayoutPolicy::default())
+            .place(LayoutPolicy::default(), false)
             .unwrap()
             .group;
         groups().into_iter().find(|g| g.0 == id).unwrap().1
@@ -96,7 +96,7 @@ async fn a_data_server_that_status_shows_as_away_gets_no_new_file() {
         for _ in 0..100 {
             tokio::time::sleep(Duration::from_millis(30)).await;
             let is_away = is_away();
-            let id = data().place(LayoutPolicy::default()).unwrap().group;
+            let id = data().place(LayoutPolicy::default(), false).unwrap().group;
             let groups = data().cluster().status().groups;
             let group = groups.into_iter().find(|g| g.0 == id).unwrap().1;
             assert!(!is_away || !group.contains(&2), "{offset_ms}: {group:?}");
@@ -111,7 +111,7 @@ async fn a_data_server_that_status_shows_as_away_gets_no_new_file() {
 async fn new_files_avoid_a_data_server_that_is_away_within_two_seconds() {
     let (rig, _port, mut servers) = cluster(3).await;
     let data = || rig.nfsd.role().fs();
-    let place = || data().place(LayoutPolicy::default()).unwrap().group;
+    let place = || data().place(LayoutPolicy::default(), false).unwrap().group;
     let group_of_new = || {
         let id = place();
         let groups = data().cluster().status().groups;
@@ -130,7 +130,7 @@ async fn new_files_avoid_a_data_server_that_is_away_within_two_seconds() {
         ..LayoutPolicy::default()
     };
     for _ in 0..6 {
-        let narrow = data().place(two).unwrap().group;
+        let narrow = data().place(two, false).unwrap().group;
         let groups = data().cluster().status().groups;
         assert!(groups.iter().any(|g| g.0 == narrow && !g.1.contains(&2)));
     }
@@ -224,7 +224,7 @@ async fn files_of_an_expelled_data_server_wait_for_nothing_and_new_ones_avoid_it
         .nfsd
         .role()
         .fs()
-        .place(LayoutPolicy::default())
+        .place(LayoutPolicy::default(), false)
         .unwrap()
         .group;
     let groups = rig.nfsd.role().fs().cluster().status().groups;
@@ -367,7 +367,7 @@ async fn a_layout_policy_decides_width_and_unit_of_new_files_and_outlives_a_rest
         let body = file.layout(IoMode::Rw).await.body;
         assert_eq!(body.util.stripe_unit_bytes(), 8192);
         assert_eq!(body.file_handles.0.len(), 2);
-        let id = rig.nfsd.role().fs().place(LayoutPolicy::default());
+        let id = rig.nfsd.role().fs().place(LayoutPolicy::default(), false);
         assert_eq!(id.unwrap().group, 1, "others go on as before");
         let group = layout::DeviceName::from_device_id(body.device_id).group;
         let groups = rig.nfsd.role().fs().cluster().status().groups;
@@ -400,7 +400,7 @@ async fn a_layout_policy_decides_width_and_unit_of_new_files_and_outlives_a_rest
 
     // Before any data server is back, a file without a policy goes to a whole group.
     let again = Rig::over(Arc::clone(&rig.store)).await;
-    let place = again.nfsd.role().fs().place(LayoutPolicy::default());
+    let place = again.nfsd.role().fs().place(LayoutPolicy::default(), false);
     assert_eq!(place.unwrap().group, 1);
     let alice = again.session("alice").await;
     assert_eq!(

@@ -3,10 +3,12 @@
 use crate::attrs::IO_BYTES_MAX;
 use crate::cx::Cx;
 use crate::results::res;
+use namespace::Inode;
 use nfs3::NfsTime3;
 use nfs3::procs::{
     FSF3_CANSETTIME, FSF3_HOMOGENEOUS, FSF3_LINK, FSF3_SYMLINK, FsInfoArgs, FsInfoOk, FsInfoRes,
 };
+use std::sync::Arc;
 
 /// What I/O should be a multiple of.
 const MULTIPLE_BYTES: u32 = 4096;
@@ -14,10 +16,9 @@ const MULTIPLE_BYTES: u32 = 4096;
 const READDIR_BYTES: u32 = 64 << 10;
 
 pub(super) async fn fsinfo(cx: &mut Cx<'_>, args: FsInfoArgs<'_>) -> FsInfoRes {
-    let found = cx.inode(args.fsroot).map(drop);
+    let found = cx.inode(args.fsroot);
     let obj_attributes = cx.attrs_of_handle(args.fsroot).await;
-    let maxfilesize = cx.fs().file_bytes_max();
-    let ok = |()| FsInfoOk {
+    let ok = |inode: Arc<Inode>| FsInfoOk {
         obj_attributes,
         rtmax: IO_BYTES_MAX,
         rtpref: IO_BYTES_MAX,
@@ -26,7 +27,7 @@ pub(super) async fn fsinfo(cx: &mut Cx<'_>, args: FsInfoArgs<'_>) -> FsInfoRes {
         wtpref: IO_BYTES_MAX,
         wtmult: MULTIPLE_BYTES,
         dtpref: READDIR_BYTES,
-        maxfilesize,
+        maxfilesize: cx.fs().file_bytes_max(&inode),
         time_delta: NfsTime3 {
             seconds: 0,
             nanoseconds: 1,

@@ -8,9 +8,14 @@ use nfs3::procs::{FsStatArgs, FsStatOk, FsStatRes};
 const FILES_FREE_SHOWN_MAX: u64 = 1 << 40;
 
 pub(super) async fn fsstat(cx: &mut Cx<'_>, args: FsStatArgs<'_>) -> FsStatRes {
-    let found = cx.inode(args.fsroot).map(drop);
+    let found = cx.inode(args.fsroot);
+    let is_foreign = found.as_ref().is_ok_and(|inode| inode.is_foreign());
+    let found = found.map(drop);
     let obj_attributes = cx.attrs_of_handle(args.fsroot).await;
-    let (space, files) = (fs::space(cx.fs()), cx.fs().namespace().statistics());
+    let (space, files) = (
+        fs::space(cx.fs(), is_foreign),
+        cx.fs().namespace().statistics(),
+    );
     let files_free = files.files_free.min(FILES_FREE_SHOWN_MAX);
     let ok = |()| FsStatOk {
         obj_attributes,

@@ -39,7 +39,7 @@ async fn data(
     // What is beyond `wtmax` is left to the next WRITE. A `count` that is not that of the data is no reason to lose some.
     let len = args.data.0.len().min(IO_BYTES_MAX as usize);
     let bytes = &args.data.0[..len];
-    fs.check_range(args.offset, len as u64)?;
+    fs.check_range(&inode, args.offset, len as u64)?;
     if len == 0 {
         let write_verifier = fs::commit(fs, &inode).await?;
         let nothing = nfs4::ops::WriteRes {

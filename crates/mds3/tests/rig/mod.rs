@@ -91,6 +91,7 @@ impl Rig {
                 inline_max_bytes: INLINE_BYTES,
                 copy_async_above_bytes: fs::COPY_ASYNC_ABOVE_BYTES,
                 creation: Creation::Lazy,
+                foreign_pool: 4,
                 ds_lease_ms: 3_000,
                 connector: Arc::new(network.connector("mds-proxy", context())),
                 proxy_transport: Preference::Auto,

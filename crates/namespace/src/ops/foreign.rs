@@ -14,12 +14,11 @@
 use crate::extras::{DataName, ForeignTree};
 use crate::inode::Inode;
 use crate::ops::create::{Created, How, NewNode};
-use crate::records::{self, Removal};
+use crate::records;
 use crate::txn::Txn;
 use crate::{FileId, Namespace, NsError, Op, Placement, keys};
 use meta::Purpose;
 use std::sync::Arc;
-use xdr::List;
 
 /// Most names that one call reserves.
 const AHEAD_MAX: usize = 256;
@@ -105,35 +104,6 @@ impl Namespace {
         let records = self.page(op, keys::AHEAD, after.0, limit, "object made ahead")?;
         let name = |(number, group)| (ahead_name(FileId(number)), group);
         Ok(records.into_iter().map(name).collect())
-    }
-
-    /// Queues the removal of an object that was made ahead and is of no use. One that a file has taken stays.
-    ///
-    /// # Errors
-    /// Only the store's.
-    pub fn drop_ahead(
-        &self,
-        op: &mut Op<'_>,
-        name: DataName,
-        placement: Placement,
-    ) -> Result<(), NsError> {
-        self.write(op, |txn| {
-            txn.purpose(Purpose::Removal);
-            if !txn.has_record(keys::AHEAD, name.file.0)? {
-                return Ok(());
-            }
-            txn.delete_record(keys::AHEAD, name.file.0);
-            let removal = Removal {
-                seq: txn.next_removal()?,
-                file: name.file,
-                generation: name.generation,
-                floor: u64::MAX,
-                placement,
-                acked: List::default(),
-            };
-            txn.put_record(keys::REMOVAL, removal.seq, &records::encode(&removal));
-            Ok(())
-        })
     }
 
     /// As [`Namespace::create`], for a file whose objects were made ahead. One that exists takes none.

@@ -21,6 +21,10 @@ impl<R: Role> Nfsd<R> {
             Err(status) => return fail(reply, OpNum::ExchangeId, status),
         };
         self.note_name(cx, args);
+        if let Some(told) = &args.client_impl_id {
+            self.clients()
+                .note_implementation(exchanged.client, told.name.0);
+        }
         if let Some(removed) = exchanged.removed {
             self.role().client_removed(removed).await;
         }

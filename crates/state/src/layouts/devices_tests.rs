@@ -149,7 +149,7 @@ fn a_version_is_gone_when_no_layout_of_the_client_names_it_or_an_older_one() {
     assert_eq!(bed.get(A, 1, None, 3).other, two.other);
     assert_eq!(bed.gone(3), BTreeMap::from([(A, vec![at(1), at(2)])]));
     assert_eq!(bed.gone(3), BTreeMap::new(), "told once");
-    bed.layouts.return_all(A, IoModes::ANY);
+    bed.layouts.return_all(A, IoModes::ANY, None);
     bed.layouts.forget_devices_of(A);
     assert_eq!(bed.gone(4), BTreeMap::new());
 }

@@ -195,6 +195,7 @@ impl Rig {
                 inline_max_bytes: inline_max_bytes(),
                 copy_async_above_bytes: fs::COPY_ASYNC_ABOVE_BYTES,
                 creation: creation(),
+                foreign_pool: 4,
                 ds_lease_ms: DS_LEASE_MS,
                 connector: Arc::new(old::Dialer(
                     network.connector("mds-proxy", Context::new(TransportLimits::default())),

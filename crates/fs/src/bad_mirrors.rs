@@ -1,0 +1,189 @@
+//! Mirrors of files that fail, and what brings them back (RFC 8435 §8).
+//!
+//! # Ownership
+//! The inode says which mirrors do not count. One that does not is never read, written or given to a client.
+//!
+//! # Ordering
+//! 1. No layout is granted, and all that are out come back: nobody reads the mirror any more.
+//! 2. The mark is durable. Only then is a write answered that is not on that mirror.
+//! 3. A restriping gives the file new objects at servers that are up, all mirrors of them good ([`crate::resync`]).
+//!
+//! # Failure
+//! The last good mirror is never marked: what fails there fails for the caller. A client that does not return its layout is fenced
+//! at the good mirrors, and whatever it does at the bad one has no effect.
+//!
+//! May call: `foreign`, the name space, `layouts`.
+
+use crate::actor::Actor;
+use crate::foreign_files::{file_at, good_mirrors};
+use crate::fs::Fs;
+use crate::layouts::recall;
+use crate::quiesce::LayoutHold;
+use foreign::ForeignGroup;
+use layout::Epoch;
+use namespace::{FileId, Inode};
+use nfs4::{NfsStatus, OpNum, Stateid};
+use state::IoModes;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a caller waits until nobody has a layout.
+const GONE_WAIT: Duration = Duration::from_secs(5);
+/// Pause between two looks.
+const POLL: Duration = Duration::from_millis(100);
+/// How often a report is acted on before it is given up: the client reports again.
+const TRIES_MAX: u32 = 60;
+
+/// An error that a client met at a data server (`device_error4`, RFC 7862 §15.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceFault {
+    /// The device.
+    pub device: nfs4::DeviceId,
+    /// Status, as sent.
+    pub status: u32,
+    /// Operation, as sent.
+    pub opnum: u32,
+}
+
+/// Mirrors of a file have failed: they do not count any more when this returns.
+///
+/// # Errors
+/// `Delay` while somebody has a layout, or when no other mirror is good.
+pub(crate) async fn lose(fs: &Arc<Fs>, file: FileId, mirrors: u32) -> Result<(), NfsStatus> {
+    if mirrors == 0 {
+        return Ok(());
+    }
+    let _hold = LayoutHold::new(fs, file);
+    let mut actor = Actor::root();
+    let inode = actor.ns(fs, |ns, op| ns.getattr(op, file))?;
+    let at = file_at(fs, &inode).ok_or(NfsStatus::Delay)?;
+    if at.bad_mirrors & mirrors == mirrors {
+        return Ok(());
+    }
+    let group = fs.foreign.group(at.group).ok_or(NfsStatus::ServerFault)?;
+    if good_mirrors(&group, &at) & !mirrors == 0 {
+        tracing::error!(file = file.0, "the last good mirror of a file fails");
+        return Err(NfsStatus::Delay);
+    }
+    unread(fs, &inode).await?;
+    let after = actor.ns(fs, |ns, op| ns.mark_bad_mirrors(op, file, mirrors))?;
+    fs.durable(actor.observed).await?;
+    tracing::warn!(
+        file = file.0,
+        mirrors,
+        "mirrors of a file do not count any more"
+    );
+    // Fences at a mirror that does not count need not be waited for.
+    if fs.is_fencing(&after) {
+        let epoch = Epoch::from_u64(fs.ns.fencing_epoch(&after));
+        fs.note_fence(&after, None, epoch);
+        fs.deliver_fences();
+    }
+    fs.cluster.changed().notify_waiters();
+    Ok(())
+}
+
+/// Recalls all layouts of a file and waits until nobody has one. Size recovery may go on: it may need this to end.
+async fn unread(fs: &Arc<Fs>, inode: &Inode) -> Result<(), NfsStatus> {
+    recall(fs, inode, IoModes::ANY, None);
+    let deadline = Instant::now() + GONE_WAIT;
+    loop {
+        let changed = fs.cluster.changed().notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        if !fs.state().layouts.is_held(inode.id.0, IoModes::ANY, None) {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            return Err(NfsStatus::Delay);
+        }
+        let _either = tokio::time::timeout(POLL, changed).await;
+    }
+}
+
+/// A client with a layout for writing met errors at data servers (LAYOUTERROR, LAYOUTRETURN). Mirrors that a write has failed at
+/// do not count any more, soon. Until then no layout is granted.
+///
+/// # Errors
+/// Those of a stateid that is no layout of the client on the file.
+pub fn note_device_faults(
+    fs: &Arc<Fs>,
+    actor: &Actor,
+    inode: &Inode,
+    stateid: Stateid,
+    faults: &[DeviceFault],
+) -> Result<(), NfsStatus> {
+    let client = actor.client()?;
+    let Some(at) = file_at(fs, inode) else {
+        return Ok(());
+    };
+    let held = fs.state().layouts.held_by(client, inode.id.0);
+    let Some((other, is_writer)) = held else {
+        return Err(NfsStatus::BadStateid);
+    };
+    if other != stateid.other {
+        return Err(NfsStatus::BadStateid);
+    }
+    let Some(group) = fs.foreign.group(at.group) else {
+        return Ok(());
+    };
+    let mirrors = faults
+        .iter()
+        .filter(|fault| is_writer && costs_mirror(fault))
+        .fold(0, |all, fault| all | mirrors_on(fs, &group, fault));
+    let mirrors = mirrors & good_mirrors(&group, &at);
+    if mirrors == 0 || good_mirrors(&group, &at) & !mirrors == 0 {
+        return Ok(());
+    }
+    begin(fs, inode.id, mirrors);
+    Ok(())
+}
+
+/// Whether a fault says that a write is missing at its data server. A refusal by ids is the work of a fence, and a full server is told
+/// to the application.
+fn costs_mirror(fault: &DeviceFault) -> bool {
+    let is_write = [OpNum::Write as u32, OpNum::Commit as u32].contains(&fault.opnum);
+    let is_told = [
+        NfsStatus::Ok,
+        NfsStatus::Access,
+        NfsStatus::Perm,
+        NfsStatus::NoSpc,
+        NfsStatus::DQuot,
+        NfsStatus::FBig,
+        NfsStatus::Delay,
+    ];
+    is_write && !is_told.iter().any(|status| *status as u32 == fault.status)
+}
+
+/// The mirrors that have something on the server of a device.
+fn mirrors_on(fs: &Fs, group: &ForeignGroup, fault: &DeviceFault) -> u32 {
+    let Some(server) = fs.foreign.server_of(fault.device) else {
+        return 0;
+    };
+    let has =
+        |mirror: &u32| (0..group.width).any(|stripe| group.server(*mirror, stripe) == Some(server));
+    (0..group.mirrors)
+        .filter(has)
+        .fold(0, |all, m| all | 1 << m)
+}
+
+/// Marks mirrors in a task, unless one is at it.
+fn begin(fs: &Arc<Fs>, file: FileId, mirrors: u32) {
+    if !fs.mirror_reports.lock().add(file, mirrors) {
+        return;
+    }
+    let fs = Arc::clone(fs);
+    tokio::spawn(async move {
+        let _hold = LayoutHold::new(&fs, file);
+        for _ in 0..TRIES_MAX {
+            let mirrors = fs.mirror_reports.lock().of(file);
+            match lose(&fs, file, mirrors).await {
+                Err(NfsStatus::Delay) => tokio::time::sleep(POLL).await,
+                Ok(()) if fs.mirror_reports.lock().of(file) != mirrors => {}
+                _ => break,
+            }
+        }
+        fs.mirror_reports.lock().done(file);
+    });
+}

@@ -1,0 +1,174 @@
+//! Files whose data lie on NFSv3 servers of others: what `foreign` is told of them, and which of the two kinds is asked.
+//!
+//! May call: `foreign`, `stripes`, `cluster`, the name space.
+
+use crate::fs::Fs;
+use control::StatItem;
+use foreign::{FileAt, ForeignGroup, is_foreign};
+use futures_util::future::join_all;
+use layout::{ClientTag, Epoch};
+use namespace::{Cred, Inode, Op};
+use state::IoModes;
+use std::sync::Arc;
+
+/// What is asked of foreign servers at one time, in files.
+const STATS_AT_ONCE: usize = 16;
+
+/// A file as foreign servers know it; `None` for one at data servers of the cluster, or without a place.
+pub(crate) fn file_at(fs: &Fs, inode: &Inode) -> Option<FileAt> {
+    let placement = inode.placement.filter(|p| is_foreign(p.group))?;
+    let data = inode.data();
+    Some(FileAt {
+        number: data.file.0,
+        generation: data.generation,
+        group: placement.group,
+        stripe_unit: placement.stripe_unit,
+        epoch: fs.ns.fencing_epoch(inode),
+        bad_mirrors: inode.bad_mirrors(),
+    })
+}
+
+/// The bits of the good mirrors of a file.
+pub(crate) fn good_mirrors(group: &ForeignGroup, at: &FileAt) -> u32 {
+    group.all_mirrors() & !at.bad_mirrors
+}
+
+/// A writer is lost, or this server has restarted: its mirrors may differ. One of them counts from now on. Returns whether the size
+/// may be taken from the servers.
+pub(crate) fn choose_one(fs: &Arc<Fs>, inode: &Inode) -> bool {
+    let Some(at) = file_at(fs, inode) else {
+        return true;
+    };
+    let Some(group) = fs.foreign.group(at.group) else {
+        return true;
+    };
+    let good = good_mirrors(&group, &at);
+    if good.count_ones() <= 1 {
+        return true;
+    }
+    if fs.state().layouts.is_held(inode.id.0, IoModes::ANY, None) {
+        // They were recalled as the writer was lost.
+        return false;
+    }
+    let is_up = |mirror: &u32| {
+        let stripes = 0..group.width;
+        let mut servers = stripes.filter_map(|stripe| group.server(*mirror, stripe));
+        servers.all(|server| fs.foreign.is_up(server))
+    };
+    let mut mirrors = (0..group.mirrors).filter(|m| good & (1 << m) != 0);
+    let Some(chosen) = mirrors.find(is_up) else {
+        return false;
+    };
+    let cred = Cred::root();
+    let mut op = Op::new(&cred, fs.now());
+    let others = good & !(1 << chosen);
+    match fs.ns.mark_bad_mirrors(&mut op, inode.id, others) {
+        Ok(_) => true,
+        Err(error) => {
+            tracing::error!(%error, file = inode.id.0, "mirrors of a file");
+            false
+        }
+    }
+}
+
+impl Fs {
+    /// Whether something that data servers are still to be told keeps layouts of the file back: fences, or rows.
+    pub(crate) fn is_settling(&self, inode: &Inode) -> bool {
+        let Some(group) = inode.placement.map(|p| p.group) else {
+            return false;
+        };
+        let rows_are_told = is_foreign(group) || self.cluster.are_rows_told(group);
+        self.is_fencing(inode) || !rows_are_told
+    }
+
+    /// Whether a pending fence on the file may still matter at a data server.
+    pub(crate) fn is_fencing(&self, inode: &Inode) -> bool {
+        let Some(group) = inode.placement.map(|p| p.group) else {
+            return false;
+        };
+        let number = inode.data().file.0;
+        match is_foreign(group) {
+            true => self.foreign.is_fencing(group, number),
+            false => self.cluster.is_fencing(group, number),
+        }
+    }
+
+    /// Notes that handles of a file below an epoch are refused from now on: those of a client, or all.
+    /// Returns false for a file without a place. Foreign servers know no clients: there it is all.
+    pub(crate) fn note_fence(
+        &self,
+        inode: &Inode,
+        client: Option<ClientTag>,
+        epoch: Epoch,
+    ) -> bool {
+        let Some(placement) = inode.placement else {
+            return false;
+        };
+        let data = inode.data();
+        if is_foreign(placement.group) {
+            let bad = inode.bad_mirrors();
+            self.foreign.note_fence(
+                placement.group,
+                data.file.0,
+                data.generation,
+                epoch.as_u64(),
+                bad,
+            );
+        } else {
+            self.cluster
+                .note_fence(placement.group, data.file.0, client, epoch);
+        }
+        true
+    }
+
+    /// Tells data servers of all fences that wait.
+    pub(crate) fn deliver_fences(&self) {
+        self.cluster.deliver_fences();
+        self.foreign.deliver_fences();
+    }
+
+    /// Waits until no fence on a file is pending. Returns whether it is so.
+    pub(crate) async fn fences_settled(&self, inode: &Inode, wait_ms: u64) -> bool {
+        let Some(group) = inode.placement.map(|p| p.group) else {
+            return true;
+        };
+        let number = inode.data().file.0;
+        match is_foreign(group) {
+            true => self.foreign.fences_settled(group, number, wait_ms).await,
+            false => self.cluster.fences_settled(group, number, wait_ms).await,
+        }
+    }
+}
+
+/// What the data servers of a group have of files, by place.
+///
+/// # Errors
+/// A sentence, when a data server is away or does not answer.
+pub(crate) async fn stat_group(
+    fs: &Arc<Fs>,
+    group: u32,
+    files: &[&Inode],
+) -> Result<Vec<Vec<StatItem>>, String> {
+    if !is_foreign(group) {
+        return stripes::stat_group(&fs.cluster, group, files).await;
+    }
+    let width = fs.foreign.group(group).map_or(0, |g| g.width as usize);
+    let mut by_place = vec![Vec::with_capacity(files.len()); width];
+    for some in files.chunks(STATS_AT_ONCE) {
+        let asked = some.iter().map(|inode| async {
+            let at = file_at(fs, inode).ok_or("a file without a place")?;
+            let items = fs.foreign.stat(&at).await;
+            items.map_err(|error| format!("foreign servers: {error}"))
+        });
+        for items in join_all(asked).await {
+            let items = items?;
+            if items.len() != width {
+                return Err("a file with another width".to_owned());
+            }
+            for (place, item) in by_place.iter_mut().zip(items) {
+                place.push(item);
+            }
+        }
+    }
+    Ok(by_place)
+}

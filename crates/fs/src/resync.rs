@@ -1,0 +1,51 @@
+//! What brings back the mirrors of files that do not count: a restriping gives the file new objects, all of them good.
+//!
+//! # Failure
+//! While too few servers are up the file stays as it is. It is tried again with a later tick.
+//!
+//! May call: `restripe`, the name space.
+
+use crate::fs::Fs;
+use crate::restripe;
+use namespace::{Cred, FileId, Op};
+use std::sync::Arc;
+
+/// Files that one tick begins to bring back.
+const RESYNCS_MAX: usize = 4;
+
+/// Begins to bring back mirrors that do not count. To be called about every second.
+pub(crate) fn start(fs: &Arc<Fs>) {
+    if fs.foreign.is_empty() {
+        return;
+    }
+    let cred = Cred::root();
+    let mut op = Op::new(&cred, fs.now());
+    let after = *fs.resynced.lock();
+    let files = fs.ns.with_bad_mirrors(&mut op, after, RESYNCS_MAX);
+    let files = match files {
+        Ok(files) => files,
+        Err(error) => {
+            tracing::error!(%error, "files with bad mirrors");
+            return;
+        }
+    };
+    *fs.resynced.lock() = match files.last() {
+        Some(last) if files.len() == RESYNCS_MAX => *last,
+        _ => FileId(0),
+    };
+    for file in files {
+        let Ok(inode) = fs.ns.getattr(&mut op, file) else {
+            continue;
+        };
+        // It is tried again with the next tick.
+        let _later = restripe::renew(fs, &inode);
+    }
+}
+
+/// How many files have mirrors that do not count, up to `max`.
+pub fn files_with_bad_mirrors(fs: &Fs, max: usize) -> usize {
+    let cred = Cred::root();
+    let mut op = Op::new(&cred, fs.now());
+    let files = fs.ns.with_bad_mirrors(&mut op, FileId(0), max);
+    files.map_or(0, |files| files.len())
+}

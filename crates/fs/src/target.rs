@@ -1,0 +1,110 @@
+//! A file at its data servers, own or foreign: READ, WRITE and COMMIT of this server itself.
+//!
+//! # Ordering
+//! A mirror at which a write has failed is noted as bad, durably, before the write is answered.
+//!
+//! May call: `stripes`, `foreign`, `bad_mirrors`. Whoever calls has the file's gate.
+
+use crate::bad_mirrors;
+use crate::foreign_files::file_at;
+use crate::fs::Fs;
+use bytes::Bytes;
+use foreign::FileAt;
+use layout::{Epoch, Rights, SigningKey};
+use namespace::{FileId, Inode};
+use nfs4::{NfsStatus, StableHow, Verifier};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use stripes::Written;
+
+/// A file at its data servers.
+pub(crate) enum Target {
+    /// At data servers of the cluster.
+    Own(stripes::Target),
+    /// At NFSv3 servers of others.
+    Foreign(FileId, FileAt),
+}
+
+/// What signs handles of this server's own I/O; `None` before there is a key. It is to be taken before the epoch of a file is read.
+pub(crate) fn io_key(fs: &Fs) -> Option<SigningKey> {
+    fs.cluster.signing_key()
+}
+
+/// A file at its data servers, with a handle of this server's own.
+///
+/// # Errors
+/// `Delay` before there is a key; `NoSpc` for a file without a place.
+pub(crate) fn target(
+    fs: &Fs,
+    key: Option<&SigningKey>,
+    inode: &Inode,
+    rights: Rights,
+) -> Result<Target, NfsStatus> {
+    if let Some(at) = file_at(fs, inode) {
+        return Ok(Target::Foreign(inode.id, at));
+    }
+    let key = key.ok_or(NfsStatus::Delay)?;
+    let epoch = Epoch::from_u64(fs.ns.fencing_epoch(inode));
+    let own = stripes::Target::new(&fs.cluster, inode, rights, epoch, key);
+    own.map(Target::Own)
+}
+
+impl Target {
+    /// Reads `len` bytes. Holes are zeros.
+    ///
+    /// # Errors
+    /// `Delay` while data servers are away; what they answer.
+    pub(crate) async fn read(&self, fs: &Fs, offset: u64, len: u64) -> Result<Bytes, NfsStatus> {
+        match self {
+            Self::Own(target) => fs.peers.read(target, offset, len).await,
+            Self::Foreign(_, at) => Ok(fs.foreign.read(at, offset, len).await?),
+        }
+    }
+
+    /// Writes bytes, at least as stable as asked.
+    ///
+    /// # Errors
+    /// As [`Target::read`].
+    pub(crate) async fn write(
+        &self,
+        fs: &Arc<Fs>,
+        offset: u64,
+        stable: StableHow,
+        bytes: &Bytes,
+    ) -> Result<Written, NfsStatus> {
+        let (file, at) = match self {
+            Self::Own(target) => return fs.peers.write(target, offset, stable, bytes).await,
+            Self::Foreign(file, at) => (*file, at),
+        };
+        let written = fs.foreign.write(at, offset, stable, bytes).await?;
+        bad_mirrors::lose(fs, file, written.failed_mirrors).await?;
+        Ok(Written {
+            committed: written.committed,
+            seen: written.verifiers,
+        })
+    }
+
+    /// One write verifier for those of all data servers of the file.
+    pub(crate) fn write_verifier(&self, fs: &Fs, seen: &BTreeMap<u32, Verifier>) -> Verifier {
+        match self {
+            Self::Own(target) => fs.peers.write_verifier(target, seen),
+            Self::Foreign(_, at) => fs.foreign.verifier(at, seen),
+        }
+    }
+}
+
+/// Makes what was written to a file durable at all its data servers: one write verifier for all, and that of each.
+///
+/// # Errors
+/// As [`Target::read`].
+pub(crate) async fn commit(
+    fs: &Arc<Fs>,
+    inode: &Inode,
+) -> Result<(Verifier, BTreeMap<u32, Verifier>), NfsStatus> {
+    let Some(at) = file_at(fs, inode) else {
+        return fs.peers.commit(inode).await;
+    };
+    let done = fs.foreign.commit(&at).await?;
+    bad_mirrors::lose(fs, inode.id, done.failed_mirrors).await?;
+    Ok((done.verifier, done.verifiers))
+}
