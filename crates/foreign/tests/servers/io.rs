@@ -65,6 +65,8 @@ async fn holes_are_zeros_and_no_object_is_made_to_read_or_to_look() {
     assert_eq!(read, expected);
     let beyond = world.foreign.read(&at, u64::MAX - 3, 10).await.unwrap();
     assert_eq!(beyond, vec![0; 10]);
+    let beyond = world.foreign.read(&at, u64::MAX, 10).await.unwrap();
+    assert_eq!(beyond, vec![0; 10], "no stripe has any of it");
     let much = world.foreign.read(&at, 0, READ_BYTES_MAX + 1).await;
     assert_eq!(much.unwrap_err().status, NfsStatus::Inval);
 }
