@@ -30,8 +30,10 @@ const REQUEST_BYTES_MAX: u64 = 64 * 1024;
 const RESPONSE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Connections served at once; more wait.
 const CONNECTIONS_MAX: usize = 16;
-/// How long one exchange may take at the server.
+/// How long the server may take for one request, and how long its peer may take to send it and to take the response.
 const EXCHANGE_MAX: Duration = Duration::from_secs(20);
+/// How long it may take to add a server of others, which it tries first.
+const ADDING_MAX: Duration = Duration::from_secs(100);
 /// How long [`ask`] waits for an answer that needs no other server.
 const STATUS_MAX: Duration = Duration::from_secs(3);
 /// How long it waits for any other.
@@ -115,6 +117,36 @@ pub(crate) enum Request {
         /// Its address or its name.
         host: String,
     },
+    /// Try an NFSv3 server of others and add it (metadata server).
+    AddNfs3 {
+        /// HOST:/PATH
+        target: String,
+        /// Port of NFS, where it is not to be asked.
+        port: Option<u16>,
+        /// Port of MOUNT.
+        mount_port: Option<u16>,
+        /// HOST:PORT each, told to clients; none for where it is found.
+        client_addresses: Vec<String>,
+    },
+}
+
+impl Request {
+    /// How long the server may work on it.
+    fn work_max(&self) -> Duration {
+        match self {
+            Self::AddNfs3 { .. } => ADDING_MAX,
+            _ => EXCHANGE_MAX,
+        }
+    }
+
+    /// How long [`ask`] waits for its answer.
+    fn patience(&self) -> Duration {
+        match self {
+            Self::Status => STATUS_MAX,
+            Self::AddNfs3 { .. } => ADDING_MAX + ANSWER_MAX,
+            _ => ANSWER_MAX,
+        }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -170,7 +202,7 @@ pub(crate) async fn serve(socket: AdminSocket, handler: Handler) {
         let handler = Arc::clone(&handler);
         tokio::spawn(async move {
             let _place = place;
-            let _ = tokio::time::timeout(EXCHANGE_MAX, exchange(stream, handler)).await;
+            let _ = exchange(stream, handler).await;
         });
     }
 }
@@ -179,29 +211,29 @@ async fn exchange(stream: UnixStream, handler: Handler) -> std::io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut line = Vec::new();
     let mut read = tokio::io::BufReader::new(read.take(REQUEST_BYTES_MAX));
-    read.read_until(b'\n', &mut line).await?;
+    tokio::time::timeout(EXCHANGE_MAX, read.read_until(b'\n', &mut line)).await??;
     let response = match serde_json::from_slice::<Request>(&line) {
         Err(_) if line.last() != Some(&b'\n') => Response::Error(format!(
             "a request is one line of at most {REQUEST_BYTES_MAX} bytes"
         )),
         Err(e) => Response::Error(format!("not a request: {e}")),
-        Ok(request) => match handler(request).await {
-            Ok(value) => Response::Ok(value),
-            Err(text) => Response::Error(text),
-        },
+        Ok(request) => {
+            let work_max = request.work_max();
+            match tokio::time::timeout(work_max, handler(request)).await? {
+                Ok(value) => Response::Ok(value),
+                Err(text) => Response::Error(text),
+            }
+        }
     };
     let mut bytes = serde_json::to_vec(&response)?;
     bytes.push(b'\n');
-    write.write_all(&bytes).await?;
+    tokio::time::timeout(EXCHANGE_MAX, write.write_all(&bytes)).await??;
     write.shutdown().await
 }
 
 /// Asks a server (blocking). The outer error is that nobody answers, the inner one is the server's.
 pub(crate) fn ask<T: DeserializeOwned>(socket: &Path, request: &Request) -> Outcome<T> {
-    let patience = match request {
-        Request::Status => STATUS_MAX,
-        _ => ANSWER_MAX,
-    };
+    let patience = request.patience();
     let exchange = || {
         let mut stream = StdUnixStream::connect(socket)?;
         stream.set_read_timeout(Some(patience))?;

@@ -3,8 +3,8 @@
 use crate::admin::MdsPlace;
 use crate::client_cmds::ClientCommand;
 use crate::config::{Access, AtimeName, CreateChoice, ExportTable, SquashName, TransportChoice};
+use crate::nfs3_servers::{AddArgs, ProbeArgs};
 use crate::nlm_hosts::NlmCommand;
-use crate::probe_nfs3::ProbeArgs;
 use crate::rdma_provider::ProviderChoice;
 use crate::status::StatusArgs;
 use crate::up::dirs::UP_DS_MAX;
@@ -141,8 +141,10 @@ pub(crate) enum DsOrder {
         #[arg(long)]
         json: bool,
     },
-    /// Say whether an NFSv3 server of others could hold data, and what it lacks. It leaves nothing there, and files do not go there yet
+    /// Say whether an NFSv3 server of others could hold data, and what it lacks. It leaves nothing there
     ProbeNfs3(ProbeArgs),
+    /// Let an NFSv3 server of others hold data. The metadata server tries it first
+    AddNfs3(AddArgs),
     /// Give all that a data server has to others, while it serves on
     Drain {
         /// Id of the data server, as `ropewalk ds list` shows it

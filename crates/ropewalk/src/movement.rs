@@ -8,8 +8,8 @@ use crate::admin::{Request, ask, mds_socket};
 use crate::cli::{DsOrder, OrderArgs, RepairCommand};
 use crate::expel;
 use crate::failure::{Outcome, failed};
+use crate::nfs3_servers;
 use crate::out;
-use crate::probe_nfs3;
 use crate::status::redundancy::PlacesSummary;
 use crate::status::{DataServerRow, FillingRow, MdsStatus, STATE_EXPELLED, ServerStatus};
 use crate::table::{bytes, table};
@@ -26,7 +26,8 @@ const LOOK: Duration = Duration::from_millis(500);
 pub(crate) fn run(order: &DsOrder) -> Outcome {
     match order {
         DsOrder::List { place, json } => list(&status(&mds_socket(place)?)?, *json),
-        DsOrder::ProbeNfs3(args) => probe_nfs3::run(args),
+        DsOrder::ProbeNfs3(args) => nfs3_servers::probe(args),
+        DsOrder::AddNfs3(args) => nfs3_servers::add(args),
         DsOrder::Drain { id, args } => {
             let socket = limited(args)?;
             drain(&socket, (*id, None), args.dry_run, args.wait())

@@ -13,6 +13,9 @@
 //! Everything before "serving" ends the process with one sentence. Later, a failed store stops replies (see
 //! `mds`); the process goes on, so that its status can be asked.
 
+mod orders;
+mod rows;
+
 use crate::admin::{self, AdminSocket, Handler, Request};
 use crate::cli::DaemonArgs;
 use crate::config::{self, MdsConfig, RootTable, StoreKind};
@@ -30,10 +33,7 @@ use crate::rdma::{self, RdmaListen};
 use crate::scrub::DamagedFile;
 use crate::status::lag::LagRow;
 use crate::status::redundancy::PlacesSummary;
-use crate::status::{
-    DataServerRow, FillingRow, GroupRow, KeyRow, MdsStatus, NameClashRow, PlaceRow, STATE_DRAINING,
-    STATE_EXPELLED, STATE_SERVING, ScrubRow, ServerStatus,
-};
+use crate::status::{KeyRow, MdsStatus, PlaceRow, ServerStatus};
 use crate::token::{Token, WaitingToken};
 use ::cluster::{
     Cluster, ControlService, KeyState, KeyTimes, ServerState, add_token, expel, expel_spare,
@@ -49,6 +49,7 @@ use mds::{Mds, MdsConfig as Parts};
 use meta::{MemStore, MetaError, MetaStore};
 use meta_fjall::FjallStore;
 use namespace::{Cred, FileId, NamespaceLimits, Op, SetAttr, Time};
+use rows::{clash_row, filling_row, groups, place_row, row};
 use server::Nfsd;
 use state::DelegationLimits;
 use std::collections::BTreeMap;
@@ -408,41 +409,6 @@ fn handler(view: Arc<View>) -> Handler {
                 } => serde_json::to_value(view.expel(ds_id, yes_lose_data).await?),
                 Request::DsLoss { ds_id } => serde_json::to_value(view.loss(ds_id).await?),
                 Request::FilePaths { files } => serde_json::to_value(view.paths(files).await?),
-                Request::DsDrain {
-                    ds_id,
-                    substitute,
-                    dry_run,
-                } => {
-                    let cluster = view.cluster();
-                    let order = match dry_run {
-                        true => cluster.check_drain(ds_id, substitute),
-                        false => cluster.drain(ds_id, substitute).await,
-                    };
-                    serde_json::to_value(order.map_err(|e| e.to_string())?)
-                }
-                Request::DsUndrain { ds_id } => {
-                    let order = view.cluster().undrain(ds_id).await;
-                    serde_json::to_value(order.map_err(|e| e.to_string())?)
-                }
-                Request::DsRemove {
-                    ds_id,
-                    yes_lose_data,
-                } => {
-                    let (cluster, why) = (view.cluster(), "removed by an administrator");
-                    let done = match yes_lose_data {
-                        true => expel(cluster, ds_id, why).await,
-                        false => cluster.remove(ds_id, why).await,
-                    };
-                    serde_json::to_value(done.map_err(|e| e.to_string())?)
-                }
-                Request::DsRebalance { wanted } => {
-                    view.cluster().rebalance(wanted);
-                    serde_json::to_value(())
-                }
-                Request::FillRate { bytes_per_s } => {
-                    view.cluster().set_fill_rate(bytes_per_s);
-                    serde_json::to_value(())
-                }
                 Request::AcceptState => serde_json::to_value(view.accept_state().await?),
                 Request::Scrub => serde_json::to_value(view.cluster().order_scrub()),
                 Request::NlmHosts => serde_json::to_value(nlm_hosts::hosts(view.fs())),
@@ -454,6 +420,7 @@ fn handler(view: Arc<View>) -> Handler {
                     let (id, signs) = (made.id, made.signs);
                     serde_json::to_value(RotatedKey { id, signs })
                 }
+                order => Ok(orders::run(view.fs(), order).await?),
             };
             value.map_err(|e| e.to_string())
         })
@@ -696,104 +663,4 @@ impl View {
 
 fn count(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
-}
-
-fn clash_row(clash: &state::NameClash) -> NameClashRow {
-    NameClashRow {
-        owner: clash.owner_text(),
-        addresses: clash.address_texts().to_vec(),
-    }
-}
-
-/// The placement groups, each with its places that are to be looked at.
-fn groups(cluster: &::cluster::ClusterStatus) -> Vec<GroupRow> {
-    let group = |(id, ds_ids): &(u32, Vec<u32>)| GroupRow {
-        id: *id,
-        ds_ids: ds_ids.clone(),
-        places: (cluster.places.iter().filter(|p| p.group == *id))
-            .map(place_row)
-            .collect(),
-    };
-    cluster.groups.iter().map(group).collect()
-}
-
-fn scrub_row(scrub: &control::ScrubState) -> ScrubRow {
-    ScrubRow {
-        running: scrub.is_running,
-        order: scrub.order,
-        objects: scrub.objects,
-        objects_done: scrub.objects_done,
-        read_bytes: scrub.bytes_read,
-        scrubbed_at: scrub.scrubbed_at,
-        blocks_found: scrub.blocks_found,
-        blocks_mended: scrub.blocks_mended,
-        damaged_blocks: scrub.damaged_blocks,
-        damaged_files: scrub.damaged_files.0.clone(),
-    }
-}
-
-fn place_row(place: &::cluster::PlaceStatus) -> PlaceRow {
-    PlaceRow {
-        place: place.place,
-        copies: place.copies,
-        primary: place.primary,
-        shares_domain: place.shares_domain,
-        lacking_parts: place.lacking_parts,
-        served: place.is_served,
-        sync: place.sync.clone(),
-        filling: place.filling.clone(),
-        stale: place.stale.clone(),
-        leaving: place.leaving.clone(),
-    }
-}
-
-fn filling_row(filling: &control::FillProgress) -> FillingRow {
-    FillingRow {
-        group: filling.group,
-        place: filling.place,
-        ds: filling.ds_id,
-        parts: filling.parts,
-        parts_done: filling.parts_done,
-        bytes_sent: filling.bytes_sent,
-    }
-}
-
-fn row(server: &::cluster::ServerStatus) -> DataServerRow {
-    let (capacity, c) = (server.capacity, server.counters);
-    let state = match server.state {
-        ServerState::Serving => STATE_SERVING,
-        ServerState::Draining => STATE_DRAINING,
-        ServerState::Joining => "catching up",
-        ServerState::Away => "away",
-        ServerState::Expelled => STATE_EXPELLED,
-    };
-    let readable = |(netid, uaddr): &(String, String)| {
-        let parsed = rpc::UniversalAddress::parse(netid.as_bytes(), uaddr.as_bytes());
-        parsed.map_or_else(|_| format!("{netid} {uaddr}"), |a| a.address.to_string())
-    };
-    DataServerRow {
-        id: server.id,
-        state: state.to_owned(),
-        addresses: server.addresses.iter().map(readable).collect(),
-        total_bytes: capacity.total_bytes,
-        free_bytes: capacity.free_bytes,
-        full: server.is_full,
-        objects: capacity.objects_count,
-        places: count(server.places),
-        slow: server.slow.map(|slow| slow.why.to_string()),
-        left_out: server.slow.is_some_and(|slow| slow.is_out),
-        sync_us: server.sync_us,
-        scrub: scrub_row(&server.scrub),
-        client_read_bytes: c.client_read_bytes,
-        client_written_bytes: c.client_written_bytes,
-        proxy_read_bytes: c.proxy_read_bytes,
-        proxy_written_bytes: c.proxy_written_bytes,
-        handles_refused: c.handles_forged
-            + c.handles_of_others
-            + c.handles_fenced
-            + c.handles_removed,
-        errors: c.objects_lost + c.io_errors,
-        refused: server.refused.clone(),
-        closed_groups: server.closed_groups.clone(),
-    }
 }

@@ -1,0 +1,105 @@
+//! What the metadata server does for an order: it tries servers itself, so that what it cannot reach is never used.
+
+use super::add::Added;
+use super::found;
+use super::reach::{Reached, Target};
+use control::{ADDRESSES_MAX, NetAddr};
+use foreign::{Foreign, NewServer, ServerLimits};
+use rpc::UniversalAddress;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long a server may be tried.
+const TRY_MAX: Duration = Duration::from_secs(30);
+/// How long the directories on it may take to make.
+const MAKE_MAX: Duration = Duration::from_secs(60);
+
+/// What is to be added.
+#[derive(Debug)]
+pub(crate) struct NewServerOrder {
+    /// HOST:/PATH
+    pub(crate) target: String,
+    /// Port of NFS, where it is not to be asked.
+    pub(crate) port: Option<u16>,
+    /// Port of MOUNT.
+    pub(crate) mount_port: Option<u16>,
+    /// HOST:PORT each; none for where it is found.
+    pub(crate) client_addresses: Vec<String>,
+}
+
+/// Tries a server, and adds it when it is fit.
+///
+/// # Errors
+/// One sentence, when it could not be tried or was not added.
+pub(crate) async fn add(foreign: &Foreign, order: NewServerOrder) -> Result<Added, String> {
+    let target = Target {
+        text: &order.target,
+        port: order.port,
+        mount_port: order.mount_port,
+    };
+    let tried = async {
+        let reached = target.reach().await.map_err(|e| e.to_string())?;
+        let report = reached.probe().await;
+        Ok::<_, String>((reached, report.map_err(|e| e.to_string())?))
+    };
+    let tried = tokio::time::timeout(TRY_MAX, tried).await;
+    let (reached, report) = tried.map_err(|_| {
+        let seconds = TRY_MAX.as_secs();
+        format!("{} was not tried within {seconds} s", order.target)
+    })??;
+    let mut added = Added {
+        report: found::json(&report),
+        report_text: found::text(&report),
+        ..Added::default()
+    };
+    if report.is_fit() {
+        let addresses = addresses(&reached, &order.client_addresses).await?;
+        let new = NewServer {
+            target: order.target.clone(),
+            addresses: addresses.iter().map(net_addr).collect(),
+            root: reached.root.clone(),
+            limits: ServerLimits {
+                read_bytes_max: report.io_bytes_max.0,
+                write_bytes_max: report.io_bytes_max.1,
+                file_bytes_max: report.file_bytes_max,
+            },
+        };
+        let made = tokio::time::timeout(MAKE_MAX, foreign.add(new)).await;
+        let made = made.map_err(|_| "its directories could not be made in time".to_owned())?;
+        let id = made.map_err(|e| e.to_string())?;
+        tracing::info!(id, target = order.target, "added a foreign server");
+        added.id = Some(format!("f{id}"));
+        added.client_addresses = addresses.iter().map(ToString::to_string).collect();
+        added.remarks = remarks(&addresses);
+    }
+    reached.leave().await;
+    Ok(added)
+}
+
+/// Where clients are told that it is.
+async fn addresses(reached: &Reached, wanted: &[String]) -> Result<Vec<SocketAddr>, String> {
+    if wanted.is_empty() {
+        return Ok(vec![reached.address]);
+    }
+    let mut addresses = Vec::new();
+    for name in wanted {
+        let found = tokio::net::lookup_host(name.as_str()).await;
+        let found = found.map_err(|e| format!("{name} is no HOST:PORT that is known here: {e}"))?;
+        addresses.extend(found);
+    }
+    addresses.truncate(ADDRESSES_MAX as usize);
+    Ok(addresses)
+}
+
+fn net_addr(address: &SocketAddr) -> NetAddr {
+    NetAddr::from(UniversalAddress::tcp(*address))
+}
+
+/// What would surprise an administrator later.
+fn remarks(addresses: &[SocketAddr]) -> Vec<String> {
+    let local = addresses.iter().find(|a| a.ip().is_loopback());
+    let said = local.map(|a| {
+        format!("clients on other machines do not reach {a}: name another with --client-address")
+    });
+    said.into_iter().collect()
+}

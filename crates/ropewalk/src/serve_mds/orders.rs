@@ -1,0 +1,72 @@
+//! What the metadata server does for orders about data servers, its own and those of others.
+
+use crate::admin::Request;
+use crate::nfs3_servers::{self, NewServerOrder};
+use ::cluster::expel;
+use ::fs::Fs;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Does what an order says.
+///
+/// # Errors
+/// One sentence: why it is not done.
+pub(super) async fn run(fs: &Arc<Fs>, order: Request) -> Result<Value, String> {
+    let cluster = fs.cluster();
+    let value = match order {
+        Request::DsDrain {
+            ds_id,
+            substitute,
+            dry_run,
+        } => {
+            let order = match dry_run {
+                true => cluster.check_drain(ds_id, substitute),
+                false => cluster.drain(ds_id, substitute).await,
+            };
+            serde_json::to_value(order.map_err(|e| e.to_string())?)
+        }
+        Request::DsUndrain { ds_id } => {
+            let order = cluster.undrain(ds_id).await;
+            serde_json::to_value(order.map_err(|e| e.to_string())?)
+        }
+        Request::DsRemove {
+            ds_id,
+            yes_lose_data,
+        } => {
+            let why = "removed by an administrator";
+            let done = match yes_lose_data {
+                true => expel(cluster, ds_id, why).await,
+                false => cluster.remove(ds_id, why).await,
+            };
+            serde_json::to_value(done.map_err(|e| e.to_string())?)
+        }
+        Request::DsRebalance { wanted } => {
+            cluster.rebalance(wanted);
+            serde_json::to_value(())
+        }
+        Request::FillRate { bytes_per_s } => {
+            cluster.set_fill_rate(bytes_per_s);
+            serde_json::to_value(())
+        }
+        Request::AddNfs3 {
+            target,
+            port,
+            mount_port,
+            client_addresses,
+        } => {
+            let order = NewServerOrder {
+                target,
+                port,
+                mount_port,
+                client_addresses,
+            };
+            // It goes on when nobody waits any more: half a server would be left.
+            let fs = Arc::clone(fs);
+            let adding = async move { nfs3_servers::add_at_mds(fs.foreign(), order).await };
+            let added = tokio::spawn(adding).await.map_err(|e| e.to_string())?;
+            serde_json::to_value(added?)
+        }
+        other => return Err(format!("{other:?} is not for a metadata server")),
+    };
+    value.map_err(|e| e.to_string())
+}
