@@ -36,6 +36,8 @@ pub(crate) struct Added {
     pub(crate) report_text: String,
     /// Where clients are told that it is.
     pub(crate) client_addresses: Vec<String>,
+    /// What a client machine looks for with `ropewalk ds probe-nfs3 --expect`.
+    pub(crate) code: Option<String>,
     /// What an administrator should know, each a sentence.
     pub(crate) remarks: Vec<String>,
 }
@@ -83,6 +85,11 @@ fn text(added: &Added) -> String {
         "\nit is server {id}; clients find it at {}\n",
         added.client_addresses.join(" ")
     );
+    if let Some(code) = &added.code {
+        text += &format!(
+            "see on a client machine whether it reaches the same export: ropewalk ds probe-nfs3 HOST:/PATH --expect {code}\n"
+        );
+    }
     for remark in &added.remarks {
         text += &format!("{remark}\n");
     }

@@ -3,8 +3,10 @@
 use super::add::Added;
 use super::found;
 use super::reach::{Reached, Target};
+use crate::daemon::random_u64;
+use ::fs::Fs;
 use control::{ADDRESSES_MAX, NetAddr};
-use foreign::{Foreign, NewServer, ServerLimits};
+use foreign::{Identity, NewServer, ServerLimits};
 use rpc::UniversalAddress;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,6 +15,10 @@ use std::time::Duration;
 const TRY_MAX: Duration = Duration::from_secs(30);
 /// How long the directories on it may take to make.
 const MAKE_MAX: Duration = Duration::from_secs(60);
+
+/// Said of an export that a cluster has left its file in before.
+const KNOWN: &str = "a server of this cluster was added with this export before; if it is still used by another name, \
+     remove this one: two mirrors of a file would lie on one disk";
 
 /// What is to be added.
 #[derive(Debug)]
@@ -31,7 +37,7 @@ pub(crate) struct NewServerOrder {
 ///
 /// # Errors
 /// One sentence, when it could not be tried or was not added.
-pub(crate) async fn add(foreign: &Foreign, order: NewServerOrder) -> Result<Added, String> {
+pub(crate) async fn add(fs: &Fs, order: NewServerOrder) -> Result<Added, String> {
     let target = Target {
         text: &order.target,
         port: order.port,
@@ -64,13 +70,29 @@ pub(crate) async fn add(foreign: &Foreign, order: NewServerOrder) -> Result<Adde
                 file_bytes_max: report.file_bytes_max,
             },
         };
-        let made = tokio::time::timeout(MAKE_MAX, foreign.add(new)).await;
+        let made = tokio::time::timeout(MAKE_MAX, fs.foreign().add(new)).await;
         let made = made.map_err(|_| "its directories could not be made in time".to_owned())?;
         let id = made.map_err(|e| e.to_string())?;
         tracing::info!(id, target = order.target, "added a foreign server");
         added.id = Some(format!("f{id}"));
         added.client_addresses = addresses.iter().map(ToString::to_string).collect();
         added.remarks = remarks(&addresses);
+        let identity = Identity {
+            cluster_id: fs.cluster().id(),
+            code: u128::from(random_u64()) << 64 | u128::from(random_u64()),
+        };
+        match identity.leave(&reached.nfs, &reached.root).await {
+            Ok(was_there) => {
+                added.code = Some(identity.to_string());
+                added.remarks.extend(was_there.then(|| KNOWN.to_owned()));
+            }
+            Err(e) => {
+                let name = identity.file_name();
+                added
+                    .remarks
+                    .push(format!("cannot leave {name} there: {e}"));
+            }
+        }
     }
     reached.leave().await;
     Ok(added)

@@ -5,6 +5,7 @@ use super::reach::Target;
 use crate::failure::{Outcome, cannot, failed};
 use crate::out;
 use clap::Args;
+use foreign::{Identity, Sighting};
 
 /// Where an NFSv3 server is.
 #[derive(Debug, Args)]
@@ -35,6 +36,10 @@ impl TargetArgs {
 pub(crate) struct ProbeArgs {
     #[command(flatten)]
     target: TargetArgs,
+    /// Only look whether it is the export that the metadata server uses: on a client machine, with the code that `add-nfs3`
+    /// printed
+    #[arg(long, value_name = "CODE")]
+    expect: Option<Identity>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -47,6 +52,15 @@ pub(crate) fn run(args: &ProbeArgs) -> Outcome {
         .build()
         .map_err(cannot("start"))?;
     let target = args.target.target();
+    if let Some(identity) = &args.expect {
+        let seen = runtime.block_on(async {
+            let reached = target.reach().await?;
+            let seen = reached.look(identity).await;
+            reached.leave().await;
+            seen
+        })?;
+        return tell(identity, seen, args);
+    }
     let report = runtime.block_on(async {
         let reached = target.reach().await?;
         let report = reached.probe().await;
@@ -63,5 +77,67 @@ pub(crate) fn run(args: &ProbeArgs) -> Outcome {
     match report.is_fit() {
         true => Ok(()),
         false => Err(failed(format!("{} cannot hold data", target.text))),
+    }
+}
+
+/// It fails unless it is the same export.
+fn tell(identity: &Identity, seen: Sighting, args: &ProbeArgs) -> Outcome {
+    let said = said(identity, seen);
+    let is_same = seen == Sighting::Same;
+    if args.json {
+        let told = serde_json::json!({ "same": is_same, "why": (!is_same).then_some(&said) });
+        out::line(&told.to_string())?;
+    }
+    let said = format!("{}: {said}", args.target.target);
+    match (is_same, args.json) {
+        (true, true) => Ok(()),
+        (true, false) => out::line(&said),
+        (false, _) => Err(failed(said)),
+    }
+}
+
+/// What a sighting means, and what to do.
+fn said(identity: &Identity, seen: Sighting) -> String {
+    let file = identity.file_name();
+    match seen {
+        Sighting::Same => "it is the export that the metadata server uses".to_owned(),
+        Sighting::OtherCode => format!(
+            "{file} has another code: this is another export of the cluster, or it was added again and has a newer code"
+        ),
+        Sighting::NoFile => format!(
+            "there is no {file}: this is another export, or another server has this name or address here"
+        ),
+        Sighting::NoSearch => format!(
+            "nobody may look for {file} there: let others search the exported directory (chmod o+x), and look again"
+        ),
+        Sighting::NoRead => {
+            format!("{file} is there and may not be read: give it mode 0644, and look again")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_sighting_says_what_differs() {
+        let identity = Identity {
+            cluster_id: 0xab,
+            code: 1,
+        };
+        for (seen, part) in [
+            (Sighting::Same, "it is the export"),
+            (Sighting::OtherCode, "another code"),
+            (
+                Sighting::NoFile,
+                "there is no .ropewalk-identity-00000000000000ab:",
+            ),
+            (Sighting::NoSearch, "o+x"),
+            (Sighting::NoRead, "0644"),
+        ] {
+            let said = said(&identity, seen);
+            assert!(said.contains(part), "{said}");
+        }
     }
 }

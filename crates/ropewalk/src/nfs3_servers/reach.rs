@@ -2,7 +2,7 @@
 
 use crate::daemon;
 use crate::failure::{Outcome, cannot, failed};
-use foreign::ProbeReport;
+use foreign::{Identity, ProbeReport, Sighting};
 use nfs3::Nfs3Status;
 use nfs3_client::{
     CallerAuth, Fh, MountClient, Nfs3Client, Nfs3Error, PORTMAP_PORT, RpcPeer, RpcPeerConfig,
@@ -93,6 +93,12 @@ impl Reached {
         let random = u32::from_be_bytes([a, b, c, d]);
         let report = foreign::probe(&self.nfs, &self.root, random).await;
         report.map_err(|e| failed(format!("{e}{}", hint(&e.why))))
+    }
+
+    /// Looks for the file of a cluster.
+    pub(super) async fn look(&self, identity: &Identity) -> Outcome<Sighting> {
+        let seen = identity.look(&self.nfs, &self.root).await;
+        seen.map_err(cannot("look at the export"))
     }
 
     /// Takes this machine from the server's list of mounts, which is for people only.

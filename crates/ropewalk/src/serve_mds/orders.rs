@@ -62,7 +62,7 @@ pub(super) async fn run(fs: &Arc<Fs>, order: Request) -> Result<Value, String> {
             };
             // It goes on when nobody waits any more: half a server would be left.
             let fs = Arc::clone(fs);
-            let adding = async move { nfs3_servers::add_at_mds(fs.foreign(), order).await };
+            let adding = async move { nfs3_servers::add_at_mds(&fs, order).await };
             let added = tokio::spawn(adding).await.map_err(|e| e.to_string())?;
             serde_json::to_value(added?)
         }
