@@ -128,6 +128,18 @@ pub(crate) enum Request {
         /// HOST:PORT each, told to clients; none for where it is found.
         client_addresses: Vec<String>,
     },
+    /// Give an NFSv3 server of others no new files (metadata server).
+    DrainNfs3 {
+        /// Its id.
+        server_id: u32,
+    },
+    /// Use an NFSv3 server of others no more (metadata server).
+    RemoveNfs3 {
+        /// Its id.
+        server_id: u32,
+        /// Also when files may lie there.
+        force: bool,
+    },
 }
 
 impl Request {

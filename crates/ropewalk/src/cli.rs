@@ -3,7 +3,7 @@
 use crate::admin::MdsPlace;
 use crate::client_cmds::ClientCommand;
 use crate::config::{Access, AtimeName, CreateChoice, ExportTable, SquashName, TransportChoice};
-use crate::nfs3_servers::{AddArgs, ProbeArgs};
+use crate::nfs3_servers::{self, AddArgs, ProbeArgs};
 use crate::nlm_hosts::NlmCommand;
 use crate::rdma_provider::ProviderChoice;
 use crate::status::StatusArgs;
@@ -145,6 +145,10 @@ pub(crate) enum DsOrder {
     ProbeNfs3(ProbeArgs),
     /// Let an NFSv3 server of others hold data. The metadata server tries it first
     AddNfs3(AddArgs),
+    /// Give an NFSv3 server of others no new files. Those that it has stay, and are used
+    DrainNfs3(nfs3_servers::DrainArgs),
+    /// Use an NFSv3 server of others no more
+    RemoveNfs3(nfs3_servers::RemoveArgs),
     /// Give all that a data server has to others, while it serves on
     Drain {
         /// Id of the data server, as `ropewalk ds list` shows it

@@ -10,6 +10,7 @@ use crate::expel;
 use crate::failure::{Outcome, failed};
 use crate::nfs3_servers;
 use crate::out;
+use crate::status::foreign;
 use crate::status::redundancy::PlacesSummary;
 use crate::status::{DataServerRow, FillingRow, MdsStatus, STATE_EXPELLED, ServerStatus};
 use crate::table::{bytes, table};
@@ -28,6 +29,8 @@ pub(crate) fn run(order: &DsOrder) -> Outcome {
         DsOrder::List { place, json } => list(&status(&mds_socket(place)?)?, *json),
         DsOrder::ProbeNfs3(args) => nfs3_servers::probe(args),
         DsOrder::AddNfs3(args) => nfs3_servers::add(args),
+        DsOrder::DrainNfs3(args) => nfs3_servers::drain(args),
+        DsOrder::RemoveNfs3(args) => nfs3_servers::remove(args),
         DsOrder::Drain { id, args } => {
             let socket = limited(args)?;
             drain(&socket, (*id, None), args.dry_run, args.wait())
@@ -126,7 +129,10 @@ fn used(ds: &DataServerRow) -> String {
 
 fn list(mds: &MdsStatus, json: bool) -> Outcome {
     if json {
-        return print_json(&mds.data_servers);
+        let own = mds.data_servers.iter().map(serde_json::to_value);
+        let others = mds.foreign_servers.iter().map(serde_json::to_value);
+        let all: Result<Vec<_>, _> = own.chain(others).collect();
+        return print_json(&all.map_err(crate::failure::cannot("write JSON"))?);
     }
     let row = |ds: &DataServerRow| {
         vec![
@@ -143,7 +149,12 @@ fn list(mds: &MdsStatus, json: bool) -> Outcome {
         ">DS", "STATE", "ADDRESS", ">SIZE", ">USED", ">PLACES", ">OBJECTS",
     ];
     let rows: Vec<_> = mds.data_servers.iter().map(row).collect();
-    out::print(&table(&head, &rows))
+    let mut text = table(&head, &rows);
+    let others = foreign::list(&mds.foreign_servers);
+    if !others.is_empty() {
+        text += &format!("\n{others}");
+    }
+    out::print(&text)
 }
 
 fn server(mds: &MdsStatus, id: u32) -> Outcome<&DataServerRow> {

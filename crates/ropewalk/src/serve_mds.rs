@@ -48,8 +48,8 @@ use mds::identities::{Directory, IdentityConfig};
 use mds::{Mds, MdsConfig as Parts};
 use meta::{MemStore, MetaError, MetaStore};
 use meta_fjall::FjallStore;
-use namespace::{Cred, FileId, NamespaceLimits, Op, SetAttr, Time};
-use rows::{clash_row, filling_row, groups, place_row, row};
+use namespace::{Cred, FileId, NamespaceLimits, Op, PAGE_MAX, SetAttr, Time};
+use rows::{clash_row, filling_row, foreign_row, groups, place_row, row};
 use server::Nfsd;
 use state::DelegationLimits;
 use std::collections::BTreeMap;
@@ -605,6 +605,10 @@ impl View {
                 .map(clash_row)
                 .collect(),
             data_servers: cluster.servers.iter().map(row).collect(),
+            foreign_servers: fs.foreign().servers().iter().map(foreign_row).collect(),
+            foreign_fences_waiting: count(fs.foreign().fences_waiting()),
+            bad_mirror_files: count(bad_mirror_files(fs)),
+            bad_mirror_files_counted_max: count(PAGE_MAX),
             groups: groups(cluster),
             copies: fs.cluster().copies(),
             full_redundancy_seconds: cluster.full_redundancy_seconds,
@@ -659,6 +663,16 @@ impl View {
         };
         Ok(found.into_iter().map(row).collect())
     }
+}
+
+/// Files with mirrors that do not count, as far as they are counted.
+fn bad_mirror_files(fs: &Fs) -> usize {
+    let cred = Cred::root();
+    let mut op = Op::new(&cred, fs.now());
+    let found = fs
+        .namespace()
+        .with_bad_mirrors(&mut op, FileId(0), PAGE_MAX);
+    found.map_or(0, |files| files.len())
 }
 
 fn count(n: usize) -> u64 {

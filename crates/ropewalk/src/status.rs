@@ -4,6 +4,7 @@
 //! fields are added, never renamed.
 
 mod data_server;
+pub(crate) mod foreign;
 pub(crate) mod lag;
 pub(crate) mod redundancy;
 
@@ -15,6 +16,7 @@ use crate::up::dirs::{UP_DS_MAX, default_dir};
 pub(crate) use data_server::{
     DataServerRow, STATE_DRAINING, STATE_EXPELLED, STATE_SERVING, ScrubRow,
 };
+use foreign::ForeignServerRow;
 use lag::{LagRow, SlowOne};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -114,6 +116,14 @@ pub(crate) struct MdsStatus {
     pub name_clashes: Vec<NameClashRow>,
     /// Data servers that ever joined.
     pub data_servers: Vec<DataServerRow>,
+    /// NFSv3 servers of others that ever were added.
+    pub foreign_servers: Vec<ForeignServerRow>,
+    /// Files whose fences wait for such servers.
+    pub foreign_fences_waiting: u64,
+    /// Files with mirrors that do not count; counted up to `bad_mirror_files_counted_max`.
+    pub bad_mirror_files: u64,
+    /// Where that count ends.
+    pub bad_mirror_files_counted_max: u64,
     /// Placement groups.
     pub groups: Vec<GroupRow>,
     /// Copies of new files.
@@ -501,6 +511,7 @@ fn show_mds(text: &mut String, mds: &MdsStatus) {
 /// What people should see to.
 fn show_troubles(text: &mut String, mds: &MdsStatus) {
     redundancy::show(text, mds, redundancy::is_coloured());
+    foreign::show(text, mds, redundancy::is_coloured());
     let slow = mds.data_servers.iter().filter_map(|ds| {
         let (id, left_out) = (ds.id, ds.left_out);
         let why = ds.slow.as_deref()?;

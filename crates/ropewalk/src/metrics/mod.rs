@@ -7,6 +7,7 @@
 //! Everything a peer can do is bounded: the bytes of a request, the time of an exchange, and the connections at once. A
 //! request that cannot be read is answered with its status code and the connection is closed.
 
+mod foreign;
 mod http;
 mod page;
 mod pairs;

@@ -107,6 +107,7 @@ fn metadata_server(page: &mut Page<'_>, mds: &MdsStatus) -> Result<(), Error> {
     page.transport("transport", &mds.transport)?;
     page.transport("control_transport", &mds.control_transport)?;
     of_data_servers(page, &mds.data_servers)?;
+    super::foreign::of_servers(&mut page.0, mds)?;
     super::pairs::of_pairs(&mut page.0, mds)
 }
 

@@ -6,7 +6,7 @@ use super::reach::{Reached, Target};
 use crate::daemon::random_u64;
 use ::fs::Fs;
 use control::{ADDRESSES_MAX, NetAddr};
-use foreign::{Identity, NewServer, ServerLimits};
+use foreign::{ChangeError, Identity, NewServer, ServerLimits};
 use rpc::UniversalAddress;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -96,6 +96,36 @@ pub(crate) async fn add(fs: &Fs, order: NewServerOrder) -> Result<Added, String>
     }
     reached.leave().await;
     Ok(added)
+}
+
+/// Gives a server no new files.
+///
+/// # Errors
+/// One sentence.
+pub(crate) async fn drain(fs: &Fs, id: u32) -> Result<(), String> {
+    let drained = fs.foreign().drain(id).await;
+    drained.map_err(|e| refusal(id, &e))
+}
+
+/// Uses a server no more.
+///
+/// # Errors
+/// One sentence.
+pub(crate) async fn remove(fs: &Fs, id: u32, is_forced: bool) -> Result<(), String> {
+    let removed = fs.foreign().remove_server(id, is_forced).await;
+    removed.map_err(|e| refusal(id, &e))
+}
+
+fn refusal(id: u32, error: &ChangeError) -> String {
+    match error {
+        ChangeError::Unknown => {
+            format!("the cluster has no server f{id}; `ropewalk ds list` shows them")
+        }
+        ChangeError::InUse => format!(
+            "files may lie on server f{id}: copy them elsewhere and remove them, or give --force, and what they have there alone is lost"
+        ),
+        ChangeError::Store(e) => e.to_string(),
+    }
 }
 
 /// Where clients are told that it is.

@@ -66,6 +66,12 @@ pub(super) async fn run(fs: &Arc<Fs>, order: Request) -> Result<Value, String> {
             let added = tokio::spawn(adding).await.map_err(|e| e.to_string())?;
             serde_json::to_value(added?)
         }
+        Request::DrainNfs3 { server_id } => {
+            serde_json::to_value(nfs3_servers::drain_at_mds(fs, server_id).await?)
+        }
+        Request::RemoveNfs3 { server_id, force } => {
+            serde_json::to_value(nfs3_servers::remove_at_mds(fs, server_id, force).await?)
+        }
         other => return Err(format!("{other:?} is not for a metadata server")),
     };
     value.map_err(|e| e.to_string())

@@ -1,5 +1,6 @@
 //! Rows of the status, from what the cluster says of itself.
 
+use crate::status::foreign::{self, ForeignServerRow};
 use crate::status::{
     DataServerRow, FillingRow, GroupRow, NameClashRow, PlaceRow, STATE_DRAINING, STATE_EXPELLED,
     STATE_SERVING, ScrubRow,
@@ -103,6 +104,26 @@ pub(super) fn row(server: &::cluster::ServerStatus) -> DataServerRow {
         errors: c.objects_lost + c.io_errors,
         refused: server.refused.clone(),
         closed_groups: server.closed_groups.clone(),
+    }
+}
+
+pub(super) fn foreign_row(server: &::foreign::ServerStatus) -> ForeignServerRow {
+    use ::foreign::ServerState;
+    let state = match server.state {
+        ServerState::Active => foreign::STATE_ACTIVE,
+        ServerState::Draining => foreign::STATE_DRAINING,
+        ServerState::Removed => foreign::STATE_REMOVED,
+    };
+    ForeignServerRow {
+        id: format!("f{}", server.id),
+        target: server.target.clone(),
+        state: state.to_owned(),
+        up: server.is_up,
+        since_seconds: server.since.map(|since| since.as_secs()),
+        total_bytes: server.total_bytes,
+        free_bytes: server.free_bytes,
+        groups: count(server.groups),
+        last_error: server.last_error.clone(),
     }
 }
 

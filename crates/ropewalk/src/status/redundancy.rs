@@ -52,7 +52,7 @@ impl PlacesSummary {
 }
 
 /// Shows `text` in red on a terminal.
-fn red(text: &str, is_coloured: bool) -> String {
+pub(super) fn red(text: &str, is_coloured: bool) -> String {
     match is_coloured {
         true => format!("\u{1b}[31m{text}\u{1b}[0m"),
         false => text.to_owned(),
