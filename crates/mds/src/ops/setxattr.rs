@@ -46,7 +46,7 @@ pub(super) async fn setxattr(
     };
     let kept = |changed: &ChangeInfo| (answer(changed), None);
     let changed = cx::change(mds, cx, kept, |ns, op| match policy {
-        Some(_) => ns.set_layout_policy(op, inode.id, policy, None),
+        Some((policy, is_foreign)) => ns.set_layout_policy(op, inode.id, Some(policy), is_foreign),
         None => ns.set_xattr(op, inode.id, name, value, how),
     })?;
     Ok(answer(&changed))

@@ -328,6 +328,7 @@ async fn a_layout_policy_is_checked_and_set_by_the_owner_of_the_directory() {
         "stripe_count=6",
         "stripe_count=0",
         "stripe_unit=1",
+        "servers=nfs3",
         "what=1",
     ] {
         let refused = set_policy(&alice, &root, wrong).await;

@@ -20,6 +20,15 @@ pub(crate) enum LayoutCommand {
     Get(GetArgs),
 }
 
+/// Which servers have files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum ServersKind {
+    /// Data servers of the cluster.
+    Own,
+    /// NFSv3 servers of others.
+    Nfs3,
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct SetArgs {
     /// nfs://HOST[:PORT]/DIR, or a path below ROPEWALK_URL
@@ -28,20 +37,23 @@ pub(crate) struct SetArgs {
     /// Bytes on one data server before the next one's turn: a power of two from 4KiB to 1GiB [default: the server's]
     #[arg(long, value_name = "SIZE")]
     stripe_unit: Option<ByteSize>,
-    /// Data servers of a file: at most 58, and no more than there are [default: all of a placement group]
-    #[arg(long, value_name = "N", value_parser = stripe_count)]
+    /// Data servers of a file: at most 58, and no more than there are [default: all of a placement group; one with nfs3]
+    #[arg(long, alias = "stripes", value_name = "N", value_parser = stripe_count)]
     stripe_count: Option<u32>,
     /// Largest file whose bytes lie in the metadata store, at most 64KiB; 0 for none [default: the server's]
     #[arg(long, value_name = "SIZE")]
     inline_max: Option<ByteSize>,
+    /// Which servers have the files: own, the data servers of the cluster, or nfs3, NFSv3 servers of others. DIR must be empty
+    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
+    servers: Option<ServersKind>,
     /// Copies of a file, each at another data server: 1 to 4 [default: the server's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(cluster::COPIES_MAX)))]
+    #[arg(long, alias = "mirrors", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(cluster::COPIES_MAX)))]
     copies: Option<u32>,
     /// Take the directory's own setting away
-    #[arg(long, conflicts_with_all = ["stripe_unit", "stripe_count", "inline_max", "copies"])]
+    #[arg(long, conflicts_with_all = ["stripe_unit", "stripe_count", "inline_max", "servers", "copies"])]
     unset: bool,
     /// Lay out the files below anew that are there, while they are used; also of one file. Only their owner or root may
-    #[arg(long, conflicts_with = "unset")]
+    #[arg(long, conflicts_with_all = ["unset", "servers"])]
     existing: bool,
     /// Only say which files would be laid out anew
     #[arg(long, requires = "existing")]
@@ -70,6 +82,10 @@ pub(crate) async fn run(command: &LayoutCommand, servers: &Servers) -> Result<()
 
 async fn set(args: &SetArgs, servers: &Servers) -> Result<(), CliError> {
     let mut words = Vec::new();
+    words.extend(args.servers.map(|kind| match kind {
+        ServersKind::Own => "servers=own".to_owned(),
+        ServersKind::Nfs3 => "servers=nfs3".to_owned(),
+    }));
     if let Some(unit) = args.stripe_unit {
         words.push(format!("stripe_unit={}", unit.as_u64()));
     }
@@ -84,7 +100,7 @@ async fn set(args: &SetArgs, servers: &Servers) -> Result<(), CliError> {
     }
     if words.is_empty() && !args.unset {
         return Err(CliError::usage(
-            "say --stripe-unit, --stripe-count, --inline-max, --copies or --unset",
+            "say --servers, --stripe-unit, --stripe-count, --inline-max, --copies or --unset",
         ));
     }
     let wanted = WantedLayout {
@@ -109,7 +125,8 @@ async fn set(args: &SetArgs, servers: &Servers) -> Result<(), CliError> {
         match place.client.set_xattr(place.path(), XATTR, value).await {
             // Unset is what it is to be.
             Err(Error::Status(NfsStatus::NoXattr)) if args.unset => {}
-            Err(Error::Status(NfsStatus::Inval)) => return Err(refused(&place)),
+            Err(Error::Status(NfsStatus::Inval)) => return Err(refused(&place, args.servers)),
+            Err(Error::Status(NfsStatus::NotEmpty)) => return Err(not_empty(&place)),
             done => done.map_err(CliError::cannot("set the layout of", &place.url))?,
         }
         out.done(|| json!({ "set": place.url.to_string() }))?;
@@ -145,7 +162,22 @@ fn stripe_count(text: &str) -> Result<u32, String> {
     }
 }
 
-fn refused(place: &Place) -> CliError {
+/// Files do not go from one kind of servers to the other.
+fn not_empty(place: &Place) -> CliError {
+    CliError::new(format!(
+        "{} has entries, and files stay on the kind of servers that they were made on: set it on an empty directory, then copy",
+        place.url
+    ))
+}
+
+fn refused(place: &Place, servers: Option<ServersKind>) -> CliError {
+    if servers == Some(ServersKind::Nfs3) {
+        return CliError::new(format!(
+            "the server refuses this layout for {}: it must be a directory, and there must be as many active NFSv3 servers as stripes \
+             times mirrors (`ropewalk ds list` shows them, `ropewalk ds add-nfs3` adds one)",
+            place.url
+        ));
+    }
     CliError::new(format!(
         "the server refuses this layout for {}: it must be a directory, the stripe unit a power of two from 4KiB to 1GiB, \
          the stripe count no more than there are data servers, inline files no longer than 64KiB",
@@ -173,13 +205,19 @@ async fn show(path: &OsStr, servers: &Servers, out: &mut Listing) -> Result<(), 
     )
 }
 
-/// Numbers as numbers; `all` is null.
+/// Numbers as numbers, the kind of servers as text; `all` is null.
 fn json_of(place: &Place, text: &str) -> Value {
     let words = text.split_whitespace().filter_map(|w| w.split_once('='));
     let number = |v: &str| v.parse::<u64>().map_or(Value::Null, Value::from);
     let mut object = serde_json::Map::new();
     object.insert("url".into(), place.url.to_string().into());
-    object.extend(words.map(|(name, value)| (name.to_owned(), number(value))));
+    object.extend(words.map(|(name, value)| {
+        let value = match name {
+            "servers" => value.into(),
+            _ => number(value),
+        };
+        (name.to_owned(), value)
+    }));
     object.into()
 }
 
