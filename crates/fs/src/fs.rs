@@ -44,6 +44,8 @@ pub const STRIPE_UNIT_BYTES_MIN: u32 = 4096;
 pub const STRIPE_UNIT_BYTES_MAX: u32 = 1 << 30;
 /// Copies of more bytes take seconds where data servers have disks: a client that lets them is answered before.
 pub const COPY_ASYNC_ABOVE_BYTES: u64 = 16 << 20;
+/// Most files that are made ahead for a group of servers of others.
+pub const FOREIGN_POOL_MAX: usize = 256;
 /// Most notifications of freed locks under way at once.
 const NOTIFICATIONS_MAX: usize = 256;
 /// Chunks that all copies together hold in memory.

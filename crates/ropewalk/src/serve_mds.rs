@@ -264,7 +264,7 @@ async fn open_mds(
             inline_max_bytes: config.inline_max.as_u64(),
             copy_async_above_bytes: COPY_ASYNC_ABOVE_BYTES,
             creation: config.placement.create.into(),
-            foreign_pool: 4,
+            foreign_pool: config.foreign.pool,
             ds_lease_ms: DS_LEASE_MS,
             connector: Arc::new(AnyConnector::new(
                 proxy_context,

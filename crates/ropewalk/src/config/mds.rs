@@ -9,9 +9,12 @@ use super::common::{
     default_connections_max, default_nfs_listen, default_rdma_crc, default_rdma_inline, exact_size,
     wrong,
 };
-use super::tables::{Access, AtimeName, ExportTable, PlacementTable, RootTable, SquashName};
+use super::tables::{
+    Access, AtimeName, ExportTable, ForeignTable, PlacementTable, RootTable, SquashName,
+};
 use crate::rdma_provider::ProviderChoice;
 use crate::times::Length;
+use ::fs::FOREIGN_POOL_MAX;
 use ::server::exports::{Atime, ClientRule, EXPORT_RULES_MAX, ExportRule, Exports, Squash};
 use bytesize::ByteSize;
 use namespace::INLINE_BYTES_MAX;
@@ -155,6 +158,9 @@ pub(crate) struct MdsConfig {
     /// How new files come to their data servers.
     #[serde(default)]
     pub placement: PlacementTable,
+    /// NFSv3 servers of others that have data of files.
+    #[serde(default)]
+    pub foreign: ForeignTable,
 }
 
 fn default_control_listen() -> Vec<SocketAddr> {
@@ -259,6 +265,9 @@ impl Checked for MdsConfig {
         if self.inline_max.as_u64() > u64::from(INLINE_BYTES_MAX) {
             return Err(wrong("`inline_max` must be at most 64 KiB"));
         }
+        if self.foreign.pool > FOREIGN_POOL_MAX {
+            return Err(wrong("`foreign.pool` must be at most 256"));
+        }
         let mut listeners = self.listen.iter().chain(&self.rdma_listen);
         let open = listeners.find(|a| !is_loopback(a.ip()));
         if let (Some(open), true) = (open, self.exports.is_empty()) {
@@ -340,6 +349,7 @@ impl MdsConfig {
             domain: None,
             root: None,
             placement: PlacementTable::default(),
+            foreign: ForeignTable::default(),
         }
     }
 

@@ -65,6 +65,20 @@ pub(crate) enum SquashName {
     None,
 }
 
+/// The `[foreign]` table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ForeignTable {
+    /// Files made ahead for each group of such servers that is in use; 0 makes each file when it is first used.
+    pub pool: usize,
+}
+
+impl Default for ForeignTable {
+    fn default() -> Self {
+        Self { pool: 32 }
+    }
+}
+
 /// The `[placement]` table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
