@@ -167,9 +167,6 @@ impl Facts for FileStates {
     }
 }
 
-/// Most files whose objects are made ahead for one placement group.
-pub const FOREIGN_POOL_MAX: usize = 256;
-
 /// What the configuration says of files.
 pub(crate) struct Settings {
     pub(crate) stripe_unit_bytes: u32,
