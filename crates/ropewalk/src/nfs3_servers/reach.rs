@@ -20,8 +20,8 @@ const NFS_PORT: u16 = 2049;
 /// How long a port mapper may take.
 const PORTMAP_WAIT: Duration = Duration::from_secs(3);
 /// How long one try of a call may take, and the call in all.
-const TRY_WAIT: Duration = Duration::from_secs(10);
-const CALL_WAIT: Duration = Duration::from_secs(30);
+const TRY_WAIT: Duration = Duration::from_secs(5);
+const CALL_WAIT: Duration = Duration::from_secs(12);
 const CALLS_MAX: u32 = 8;
 
 /// What is to be reached. A port that is not given is asked of the server's rpcbind.
