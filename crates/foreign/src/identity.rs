@@ -18,20 +18,20 @@ const READ_BYTES: u32 = 64;
 
 /// What the file of an export says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Identity {
+pub struct ExportIdentity {
     /// The cluster, which its name has.
     pub cluster_id: u64,
     /// A random number.
     pub code: u128,
 }
 
-impl fmt::Display for Identity {
+impl fmt::Display for ExportIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}-{:032x}", self.cluster_id, self.code)
     }
 }
 
-/// The text is no [`Identity`].
+/// The text is no [`ExportIdentity`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoIdentity;
 
@@ -43,7 +43,7 @@ impl fmt::Display for NoIdentity {
 
 impl std::error::Error for NoIdentity {}
 
-impl FromStr for Identity {
+impl FromStr for ExportIdentity {
     type Err = NoIdentity;
 
     fn from_str(text: &str) -> Result<Self, NoIdentity> {
@@ -76,7 +76,7 @@ pub enum Sighting {
     NoRead,
 }
 
-impl Identity {
+impl ExportIdentity {
     /// The name of the file in the exported directory.
     #[must_use]
     pub fn file_name(&self) -> String {
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_code_is_read_as_it_was_written_and_nothing_else_is_one() {
-        let identity = Identity {
+        let identity = ExportIdentity {
             cluster_id: 7,
             code: u128::MAX - 1,
         };
@@ -162,7 +162,7 @@ mod tests {
             format!("0000000000000007 {digits}"),
             format!("0000000000000007-é{}", &digits[2..]),
         ] {
-            assert_eq!(wrong.parse::<Identity>(), Err(NoIdentity), "{wrong}");
+            assert_eq!(wrong.parse::<ExportIdentity>(), Err(NoIdentity), "{wrong}");
         }
     }
 }

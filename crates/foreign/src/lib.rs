@@ -50,7 +50,7 @@ pub use fence_table::FENCES_MAX;
 pub use file_at::{FarCommitted, FarWritten, FileAt, PlacedObject};
 pub use foreign::{Foreign, ForeignConfig};
 pub use group::{FOREIGN_GROUP_MAX, FOREIGN_GROUP_MIN, ForeignGroup, MIRRORS_MAX, is_foreign};
-pub use identity::{Identity, NoIdentity, Sighting};
+pub use identity::{ExportIdentity, NoIdentity, Sighting};
 pub use ids::{Ids, READER_UID, ids_of};
 pub use members::{NewServer, ServerStatus};
 pub use nfs3_client::Fh;

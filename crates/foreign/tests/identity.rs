@@ -6,7 +6,7 @@ mod fake;
 
 use fake::Fake;
 use nfs3_client::{Nfs3Client, RpcPeer, RpcPeerConfig};
-use ropewalk_foreign::{Identity, Sighting};
+use ropewalk_foreign::{ExportIdentity, Sighting};
 use std::sync::Arc;
 use std::time::Duration;
 use transport::memory::MemoryNetwork;
@@ -31,7 +31,7 @@ async fn only_the_export_with_the_code_is_the_same() {
     };
     let peer = RpcPeer::new(Arc::new(network.connector("mds", context())), config);
     let (nfs, root) = (Nfs3Client::new(peer), Fake::root());
-    let of = |cluster_id, code| Identity { cluster_id, code };
+    let of = |cluster_id, code| ExportIdentity { cluster_id, code };
     let (first, second, other) = (of(1, 5), of(1, 6), of(2, 5));
 
     assert_eq!(first.look(&nfs, &root).await.unwrap(), Sighting::NoFile);

@@ -38,7 +38,7 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "SIZE")]
     stripe_unit: Option<ByteSize>,
     /// Data servers of a file: at most 58, and no more than there are [default: all of a placement group; one with nfs3]
-    #[arg(long, alias = "stripes", value_name = "N", value_parser = stripe_count)]
+    #[arg(long, visible_alias = "stripes", value_name = "N", value_parser = stripe_count)]
     stripe_count: Option<u32>,
     /// Largest file whose bytes lie in the metadata store, at most 64KiB; 0 for none [default: the server's]
     #[arg(long, value_name = "SIZE")]
@@ -47,7 +47,7 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
     servers: Option<ServersKind>,
     /// Copies of a file, each at another data server: 1 to 4 [default: the server's]
-    #[arg(long, alias = "mirrors", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(cluster::COPIES_MAX)))]
+    #[arg(long, visible_alias = "mirrors", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(cluster::COPIES_MAX)))]
     copies: Option<u32>,
     /// Take the directory's own setting away
     #[arg(long, conflicts_with_all = ["stripe_unit", "stripe_count", "inline_max", "servers", "copies"])]

@@ -223,6 +223,13 @@ fn default_key_overlap() -> Length {
     Length(Duration::from_secs(3600))
 }
 
+fn need_pool(foreign: ForeignTable) -> Result<(), ConfigError> {
+    match foreign.pool {
+        0..=FOREIGN_POOL_MAX => Ok(()),
+        _ => Err(wrong("`foreign.pool` must be at most 256")),
+    }
+}
+
 impl Checked for MdsConfig {
     fn check(&self) -> Result<(), ConfigError> {
         need_listener("listen", &self.listen)?;
@@ -265,9 +272,7 @@ impl Checked for MdsConfig {
         if self.inline_max.as_u64() > u64::from(INLINE_BYTES_MAX) {
             return Err(wrong("`inline_max` must be at most 64 KiB"));
         }
-        if self.foreign.pool > FOREIGN_POOL_MAX {
-            return Err(wrong("`foreign.pool` must be at most 256"));
-        }
+        need_pool(self.foreign)?;
         let mut listeners = self.listen.iter().chain(&self.rdma_listen);
         let open = listeners.find(|a| !is_loopback(a.ip()));
         if let (Some(open), true) = (open, self.exports.is_empty()) {

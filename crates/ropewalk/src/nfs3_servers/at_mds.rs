@@ -6,7 +6,7 @@ use super::reach::{Reached, Target};
 use crate::daemon::random_u64;
 use ::fs::Fs;
 use control::{ADDRESSES_MAX, NetAddr};
-use foreign::{ChangeError, Identity, NewServer, ServerLimits};
+use foreign::{ChangeError, ExportIdentity, NewServer, ServerLimits};
 use rpc::UniversalAddress;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -77,7 +77,7 @@ pub(crate) async fn add(fs: &Fs, order: NewServerOrder) -> Result<Added, String>
         added.id = Some(format!("f{id}"));
         added.client_addresses = addresses.iter().map(ToString::to_string).collect();
         added.remarks = remarks(&addresses);
-        let identity = Identity {
+        let identity = ExportIdentity {
             cluster_id: fs.cluster().id(),
             code: u128::from(random_u64()) << 64 | u128::from(random_u64()),
         };

@@ -5,7 +5,7 @@ use super::reach::Target;
 use crate::failure::{Outcome, cannot, failed};
 use crate::out;
 use clap::Args;
-use foreign::{Identity, Sighting};
+use foreign::{ExportIdentity, Sighting};
 
 /// Where an NFSv3 server is.
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ pub(crate) struct ProbeArgs {
     /// Only look whether it is the export that the metadata server uses: on a client machine, with the code that `add-nfs3`
     /// printed
     #[arg(long, value_name = "CODE")]
-    expect: Option<Identity>,
+    expect: Option<ExportIdentity>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Outcome {
 }
 
 /// It fails unless it is the same export.
-fn tell(identity: &Identity, seen: Sighting, args: &ProbeArgs) -> Outcome {
+fn tell(identity: &ExportIdentity, seen: Sighting, args: &ProbeArgs) -> Outcome {
     let said = said(identity, seen);
     let is_same = seen == Sighting::Same;
     if args.json {
@@ -97,7 +97,7 @@ fn tell(identity: &Identity, seen: Sighting, args: &ProbeArgs) -> Outcome {
 }
 
 /// What a sighting means, and what to do.
-fn said(identity: &Identity, seen: Sighting) -> String {
+fn said(identity: &ExportIdentity, seen: Sighting) -> String {
     let file = identity.file_name();
     match seen {
         Sighting::Same => "it is the export that the metadata server uses".to_owned(),
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn each_sighting_says_what_differs() {
-        let identity = Identity {
+        let identity = ExportIdentity {
             cluster_id: 0xab,
             code: 1,
         };

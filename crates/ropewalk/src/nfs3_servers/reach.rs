@@ -2,7 +2,7 @@
 
 use crate::daemon;
 use crate::failure::{Outcome, cannot, failed};
-use foreign::{Identity, ProbeReport, Sighting};
+use foreign::{ExportIdentity, ProbeReport, Sighting};
 use nfs3::Nfs3Status;
 use nfs3_client::{
     CallerAuth, Fh, MountClient, Nfs3Client, Nfs3Error, PORTMAP_PORT, RpcPeer, RpcPeerConfig,
@@ -96,7 +96,7 @@ impl Reached {
     }
 
     /// Looks for the file of a cluster.
-    pub(super) async fn look(&self, identity: &Identity) -> Outcome<Sighting> {
+    pub(super) async fn look(&self, identity: &ExportIdentity) -> Outcome<Sighting> {
         let seen = identity.look(&self.nfs, &self.root).await;
         seen.map_err(cannot("look at the export"))
     }
