@@ -19,6 +19,8 @@ use nfs4::ops::{DeviceError, LayoutReturnFile};
 use nfs4::{DeviceId, FileHandle, NetAddr, NfsStatus, Stateid};
 use xdr::List;
 
+/// Spreads neighbouring numbers of files: new files go to groups in turn, so their parity says which server is first.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// How often clients are asked to tell what they did at data servers of flexible files.
 const STATS_SECONDS: u32 = 60;
 
@@ -94,7 +96,8 @@ pub(crate) fn flex_body(objects: &ForeignObjects, is_writer: bool) -> Vec<u8> {
     };
     let count = objects.mirrors.len();
     // Readers of different files begin at different mirrors.
-    let turn = usize::try_from(objects.inode.id.0).unwrap_or(0);
+    let spread = objects.inode.id.0.wrapping_mul(SPREAD) >> 32;
+    let turn = usize::try_from(spread).unwrap_or(0);
     let data_server = |index: usize, object: &PlacedObject| FlexDataServer {
         device_id: object.device,
         efficiency: u32::try_from((index + turn) % count.max(1)).unwrap_or(0),

@@ -73,7 +73,8 @@ async fn get(
     }
     let kind = kind_of(args.layout_type)?;
     if kind != kind_of_tree(&inode) {
-        return Err(NfsStatus::UnknownLayoutType);
+        // Linux knows the directory from before it became the top of a tree. It makes an I/O error of UNKNOWN_LAYOUTTYPE.
+        return Err(NfsStatus::LayoutUnavailable);
     }
     check_range(args)?;
     let mode = match args.iomode {
