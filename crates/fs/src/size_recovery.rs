@@ -230,17 +230,16 @@ pub(crate) async fn measure(fs: &Arc<Fs>, inode: &Arc<Inode>) -> Result<u64, Nfs
     let Some(placement) = inode.placement else {
         return Ok(0);
     };
-    let ids = fs.cluster.group_servers(placement.group);
     let all = stat_group(fs, placement.group, &[inode]).await;
     let all = all.map_err(|error| {
         tracing::warn!(error, "size of a file");
         NfsStatus::Delay
     })?;
     let mut sizes = Vec::new();
-    for (ds, stats) in ids.iter().zip(all) {
+    for (place, stats) in all.into_iter().enumerate() {
         if let Some(unread) = stats.iter().find(|s| !tells_size(s)) {
             let (file, status) = (inode.id.0, unread.status);
-            tracing::error!(ds, file, ?status, "an object cannot be read");
+            tracing::error!(place, file, ?status, "an object cannot be read");
             return Err(NfsStatus::Delay);
         }
         sizes.extend(stats.iter().map(|s| s.size_bytes.max(s.durable_bytes)));

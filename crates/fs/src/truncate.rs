@@ -83,7 +83,7 @@ pub(crate) async fn truncate_alone(
     }
     {
         let _order = fs.layouts.grant_lock(file).lock();
-        fs.state().layouts.raise_commit_floor(file.0);
+        fs.state().layouts.raise_commit_floor(file.0, fence);
     }
     fs.durable(actor.observed).await?;
     cut(fs, inode, &intent).await.inspect_err(|status| {

@@ -185,6 +185,8 @@ struct Layout {
     /// `layouttype4`: a file has layouts of one type.
     layout_type: u32,
     return_on_close: bool,
+    /// The seqid of the last reply to LAYOUTGET or LAYOUTRETURN; 0 when the next one must be another.
+    told_seqid: u32,
     /// LAYOUTCOMMIT needs a seqid after this one; `None` before any truncate.
     commit_floor: Option<u32>,
     /// The oldest key that signed a handle of it; 0 before any did.
@@ -265,7 +267,9 @@ impl Layouts {
 
     /// LAYOUTGET. `stateid` is a layout stateid, or `None` when the client came with one of an open,
     /// lock or delegation that the caller has checked. A client that holds a layout and comes with an
-    /// open stateid has forgotten it (§12.5.5.1): it is told the stateid again.
+    /// open stateid has forgotten it (§12.5.5.1): it is told the stateid again. That is the one that it was told last, unless
+    /// something has happened to the layout since. Linux asks so in each OPEN, and drops the answer when it has a layout. It says
+    /// DELAY to a recall that is more than one seqid ahead of what it knows.
     ///
     /// # Errors
     /// `BadStateid`, `OldStateid`; `RecallConflict` or `ReturnConflict` while the file is being
@@ -297,7 +301,10 @@ impl Layouts {
             IoMode::ReadWrite => IoModes::RW,
         });
         layout.return_on_close = return_on_close;
-        layout.seqid = next_seqid(layout.seqid);
+        if stateid.is_some() || layout.seqid != layout.told_seqid {
+            layout.seqid = next_seqid(layout.seqid);
+        }
+        layout.told_seqid = layout.seqid;
         Ok(Stateid {
             seqid: layout.seqid,
             other,
@@ -332,6 +339,7 @@ impl Layouts {
                 phase: Phase::Held,
                 layout_type: LAYOUT_NFSV4_1_FILES,
                 return_on_close: false,
+                told_seqid: 1,
                 commit_floor: None,
                 oldest_key: 0,
                 device: None,
@@ -436,6 +444,7 @@ impl Layouts {
         let rw = layout.held.rw && modes.rw;
         layout.held = layout.held.without(modes);
         layout.seqid = next_seqid(layout.seqid);
+        layout.told_seqid = layout.seqid;
         match &mut layout.phase {
             Phase::Held => {}
             Phase::Recalling(due) | Phase::Returning(due) => {
@@ -516,12 +525,15 @@ impl Layouts {
     }
 
     /// The file is being truncated: commits under its present stateids are refused from here on. A
-    /// client that keeps its layout gets a fresh stateid with its next LAYOUTGET, which its fenced
-    /// handles make it send.
-    pub fn raise_commit_floor(&mut self, file: u64) {
+    /// client that keeps its layout gets a fresh stateid with its next LAYOUTGET, which its handles make it send if they are
+    /// fenced.
+    pub fn raise_commit_floor(&mut self, file: u64, is_fenced: bool) {
         for (_, other) in self.holders.of_file(file) {
             if let Some(layout) = self.states.get_mut(other) {
                 layout.commit_floor = Some(layout.seqid);
+                if is_fenced {
+                    layout.told_seqid = 0;
+                }
             }
         }
     }

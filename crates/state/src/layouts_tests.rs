@@ -60,7 +60,7 @@ fn every_grant_and_return_counts_up() {
         );
     }
     // A client that forgot its layout comes with its open again.
-    assert_eq!(bed.get(A, IoMode::Read), Ok(at(one, 4)));
+    assert_eq!(bed.get(A, IoMode::Read), Ok(at(one, 3)));
     // Another client's, or another file's.
     assert_eq!(
         bed.get_of(B, FILE, Some(one), IoMode::Read),
@@ -76,12 +76,12 @@ fn every_grant_and_return_counts_up() {
         .layouts
         .return_file(one, A, FILE, IoModes::ANY, false)
         .unwrap();
-    assert_eq!((part.rw, part.stateid), (false, Some(at(one, 5))));
+    assert_eq!((part.rw, part.stateid), (false, Some(at(one, 4))));
     let rw = bed
         .layouts
         .return_file(one, A, FILE, IoModes::RW, true)
         .unwrap();
-    assert_eq!((rw.rw, rw.stateid), (true, Some(at(one, 6))));
+    assert_eq!((rw.rw, rw.stateid), (true, Some(at(one, 5))));
     assert_eq!(bed.layouts.rw_holders(FILE), []);
     assert_eq!(bed.layouts.holders(FILE, IoModes::READ), [A]);
     let last = bed
@@ -232,7 +232,7 @@ fn a_wider_recall_is_sent_again_with_the_first_deadline() {
     bed.layouts.begin_recall(FILE, IoModes::RW, None, 100);
     let wider = bed.layouts.begin_recall(FILE, IoModes::ANY, None, 900);
     assert_eq!(wider.len(), 1);
-    assert_eq!((wider[0].stateid, wider[0].modes), (at(a, 4), IoModes::ANY));
+    assert_eq!((wider[0].stateid, wider[0].modes), (at(a, 3), IoModes::ANY));
     assert_eq!(bed.layouts.overdue(99), []);
     assert_eq!(bed.layouts.overdue(100).len(), 1);
 }
@@ -315,7 +315,7 @@ fn a_commit_from_before_a_truncate_is_refused() {
     let rw = bed.get(A, IoMode::ReadWrite).unwrap();
     assert_eq!(bed.layouts.check_commit(rw, A, FILE), Ok(()));
     assert_eq!(bed.layouts.check_commit(read, A, FILE), Ok(()));
-    bed.layouts.raise_commit_floor(FILE);
+    bed.layouts.raise_commit_floor(FILE, true);
     for stale in [read, rw] {
         assert_eq!(
             bed.layouts.check_commit(stale, A, FILE),
@@ -336,7 +336,7 @@ fn a_commit_from_before_a_truncate_is_refused() {
         bed.layouts.check_commit(fresh, B, FILE),
         Err(NfsStatus::BadStateid)
     );
-    bed.layouts.raise_commit_floor(12345);
+    bed.layouts.raise_commit_floor(12345, true);
 }
 
 #[test]
@@ -427,4 +427,24 @@ fn only_layouts_that_need_an_old_key_are_recalled_for_it() {
     assert_eq!(bed.layouts.oldest_key(), Some(2));
     let none = bed.layouts.begin_recall_of_keys(1, None, 10, 200);
     assert_eq!(none, (Vec::new(), None));
+}
+
+#[test]
+fn a_layout_asked_for_by_an_open_keeps_its_seqid_until_something_happens_to_it() {
+    let mut bed = bed();
+    let one = bed.get(A, IoMode::ReadWrite).unwrap();
+    // Linux drops this answer. A recall must be the next that it knows.
+    assert_eq!(bed.get(A, IoMode::Read), Ok(one));
+    let recall = bed.layouts.begin_recall(FILE, IoModes::ANY, None, 100)[0];
+    assert_eq!(recall.stateid, at(one, 2));
+    let gone = RecallAnswer::NoMatchingLayout;
+    bed.layouts.recall_answered(&one.other, gone).unwrap();
+    // Own truncations leave handles alone, others do not.
+    let two = bed.get(A, IoMode::ReadWrite).unwrap();
+    bed.layouts.raise_commit_floor(FILE, false);
+    assert_eq!(bed.get(A, IoMode::ReadWrite), Ok(two));
+    bed.layouts.raise_commit_floor(FILE, true);
+    let three = bed.get(A, IoMode::ReadWrite).unwrap();
+    assert_eq!(three, at(two, 2));
+    assert_eq!(bed.layouts.check_commit(three, A, FILE), Ok(()));
 }
