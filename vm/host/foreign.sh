@@ -22,7 +22,7 @@ foreign_prepare() {
         ip address add "$(foreign_address $foreign_n)/32" dev lo || return
         foreign_config $foreign_n >"$FOREIGN_DIR/$foreign_n.conf" || return
     done
-    mkdir -p /run/ganesha /var/lib/nfs/ganesha /var/run/ganesha
+    mkdir -p /run/ganesha
 }
 
 foreign_config() {
@@ -39,7 +39,7 @@ NFS_CORE_PARAM {
     Enable_UDP = false;
     Enable_NLM = false;
     Enable_RQUOTA = false;
-${foreign_modules:+    Plugins_Dir = "$foreign_modules";}
+    ${foreign_modules:+Plugins_Dir = $foreign_modules;}
 }
 NFSV4 { RecoveryBackend = fs; RecoveryRoot = "$FOREIGN_DIR/run$1"; }
 EXPORT {
@@ -61,7 +61,7 @@ foreign_start() {
     foreign_libraries=
     if [ -n "$GANESHA" ]; then
         foreign_program=$GANESHA/usr/bin/ganesha.nfsd
-        foreign_libraries=$(echo "$GANESHA"/usr/lib/*-linux-gnu):$GANESHA/usr/lib
+        foreign_libraries=$(echo "$GANESHA"/usr/lib/*-linux-gnu):$(echo "$GANESHA"/lib/*-linux-gnu):$GANESHA/usr/lib/ganesha
     fi
     LD_LIBRARY_PATH=$foreign_libraries "$foreign_program" -F -L "$FOREIGN_DIR/$1.log" -f "$FOREIGN_DIR/$1.conf" \
         -p "$FOREIGN_DIR/$1.lock" >"$FOREIGN_DIR/$1.out" 2>&1 &
@@ -92,4 +92,30 @@ foreign_add() {
         sleep 0.2
     done
     foreign_add_one 1 && foreign_add_one 2
+}
+
+# Adds both servers, then does what the harness asks for by files in FOREIGN_DIR: kill-N, start-N. Ends both with the process $1.
+foreign_serve() {
+    foreign_add >"$FOREIGN_DIR/add.log" 2>&1
+    while kill -0 "$1" 2>/dev/null; do
+        for foreign_n in 1 2; do
+            if [ -e "$FOREIGN_DIR/kill-$foreign_n" ]; then
+                foreign_kill $foreign_n
+                rm "$FOREIGN_DIR/kill-$foreign_n"
+            fi
+            if [ -e "$FOREIGN_DIR/start-$foreign_n" ]; then
+                foreign_start $foreign_n
+                rm "$FOREIGN_DIR/start-$foreign_n"
+            fi
+        done
+        sleep 0.2
+    done
+    foreign_kill 1
+    foreign_kill 2
+}
+
+# What a server command does before `exec ropewalk up`: its process id stays.
+foreign_beside() {
+    foreign_prepare && foreign_start 1 && foreign_start 2 || return
+    foreign_serve $$ &
 }

@@ -5,6 +5,7 @@
 //! closing line that the test command counts.
 
 use super::error::{Context, Failure, Result};
+use super::foreign::YARD_SUFFIX;
 use super::full::DISK_MIB;
 use super::prepare::{Tools, host_scripts, prepare};
 use super::run::{self, Disk, Ropewalk, RunArgs};
@@ -41,6 +42,8 @@ struct Pass {
     copies: u32,
     /// The client is a newer kernel, and the scenarios are those of [`NEWER_SCENARIOS`].
     newer: bool,
+    /// Two NFSv3 servers of others run beside the cluster, and the only scenario is that of them.
+    foreign: bool,
 }
 
 const fn usual(vers: &'static str, files: u32) -> Pass {
@@ -50,6 +53,7 @@ const fn usual(vers: &'static str, files: u32) -> Pass {
         disk: Disk::Usual,
         copies: 1,
         newer: false,
+        foreign: false,
     }
 }
 
@@ -68,13 +72,17 @@ const fn with_copies(vers: &'static str) -> Pass {
 }
 
 /// The versions differ in few operations, so the second pass is cheaper where size alone matters.
-const PASSES: [Pass; 7] = [
+const PASSES: [Pass; 8] = [
     usual("4.2", 100_000),
     usual("4.1", 5_000),
     usual("4.0", 1_000),
     with_copies("4.2"),
     on_disk(Disk::Small),
     on_disk(Disk::Shared),
+    Pass {
+        foreign: true,
+        ..usual("4.2", 0)
+    },
     Pass {
         newer: true,
         ..usual("4.2", 0)
@@ -150,26 +158,13 @@ fn run_pass(
 ) -> Result<Vec<Outcome>> {
     let (id, vers) = (std::process::id(), pass.vers);
     let all = args.scenarios.with(vers, pass.files);
-    let some = match pass {
-        Pass {
-            newer: true,
-            copies: 2..,
-            ..
-        } => all.among(&["failover"]),
-        Pass { newer: true, .. } => all.among(&NEWER_SCENARIOS),
-        Pass { copies: 2.., .. } => all.among(&COPIES_SCENARIOS),
-        Pass { vers: "4.0", .. } => all.among(&OLDEST_SCENARIOS),
-        Pass { vers: "4.1", .. } => all
-            .that(|needs| needs != Needs::Copies)
-            .map(|all| all.without(&ALL_VERSIONS)),
-        _ => all.that(|needs| needs != Needs::Copies),
-    };
-    let Some(scenarios) = some else {
+    let Some(scenarios) = among(&all, pass) else {
         return Ok(Vec::new());
     };
     let name = match pass.disk {
         Disk::Usual if pass.newer && pass.copies > 1 => "newer-copies",
         Disk::Usual if pass.newer => "newer",
+        Disk::Usual if pass.foreign => "foreign",
         Disk::Usual if pass.copies > 1 => "copies",
         Disk::Usual => "state",
         Disk::Small => "small",
@@ -180,9 +175,15 @@ fn run_pass(
     if pass.newer {
         before.push_str(&keep_times(&state));
     }
+    let mut first = with_rpcbind(tools, &state);
+    let mut older = "--nfs3 --register-rpcbind ";
+    if pass.foreign {
+        first.push_str(&beside_foreign(tools, binary, &state)?);
+        // The servers of others register NFSv3 with rpcbind.
+        older = "";
+    }
     let server_cmd = format!(
-        "{before}{} && exec {} up --nfs3 --register-rpcbind --ds {DS_COUNT} --copies {} --dir {} --listen 192.0.2.1 --export 192.0.2.0/24:rw:none",
-        with_rpcbind(tools, &state),
+        "{before}{first} && exec {} up {older}--ds {DS_COUNT} --copies {} --dir {} --listen 192.0.2.1 --export 192.0.2.0/24:rw:none",
         binary.display(),
         pass.copies,
         state.display()
@@ -194,6 +195,7 @@ fn run_pass(
         copies: pass.copies,
         disk: pass.disk,
         newer: pass.newer,
+        foreign: pass.foreign,
         scenarios,
     });
     let outcomes = run::outcomes(dir, &run_args)?;
@@ -208,6 +210,24 @@ fn run_pass(
     Ok(outcomes)
 }
 
+/// Those of the scenarios that a pass runs; `None` if there is none.
+fn among(all: &run::ScenarioArgs, pass: &Pass) -> Option<run::ScenarioArgs> {
+    let is_plain = |needs| !matches!(needs, Needs::Copies | Needs::Foreign);
+    match pass {
+        Pass { foreign: true, .. } => all.among(&["foreign"]),
+        Pass {
+            newer: true,
+            copies: 2..,
+            ..
+        } => all.among(&["failover"]),
+        Pass { newer: true, .. } => all.among(&NEWER_SCENARIOS),
+        Pass { copies: 2.., .. } => all.among(&COPIES_SCENARIOS),
+        Pass { vers: "4.0", .. } => all.among(&OLDEST_SCENARIOS),
+        Pass { vers: "4.1", .. } => all.that(is_plain).map(|all| all.without(&ALL_VERSIONS)),
+        _ => all.that(is_plain),
+    }
+}
+
 /// The command that gives the server an rpcbind of its own.
 fn with_rpcbind(tools: &Tools, state: &Path) -> String {
     format!(
@@ -216,6 +236,18 @@ fn with_rpcbind(tools: &Tools, state: &Path) -> String {
         state.display(),
         host_scripts().join("rpcbind.sh").display()
     )
+}
+
+/// The command that starts two NFSv3 servers of others beside the cluster.
+fn beside_foreign(tools: &Tools, binary: &Path, state: &Path) -> Result<String> {
+    Ok(format!(
+        " && GANESHA={} FOREIGN_DIR={}{YARD_SUFFIX} ROPEWALK={} CLUSTER_DIR={} && . {} && foreign_beside",
+        tools.server_root()?.display(),
+        state.display(),
+        binary.display(),
+        state.display(),
+        host_scripts().join("foreign.sh").display()
+    ))
 }
 
 /// The command that puts a disk of its own below the state. One that is mounted in the server's own mount namespace ends with it.

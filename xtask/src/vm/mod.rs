@@ -25,6 +25,7 @@ pub(crate) mod cluster;
 mod drain;
 mod error;
 mod failover;
+mod foreign;
 mod full;
 mod guest;
 mod hosted;

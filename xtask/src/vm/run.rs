@@ -168,6 +168,9 @@ pub(crate) struct RunArgs {
     /// The cluster is on xfs or btrfs, so that clones of files must work.
     #[arg(long)]
     shared_storage: bool,
+    /// The server command starts NFSv3 servers of others too (vm/host/foreign.sh).
+    #[arg(long, requires = "cluster_dir")]
+    foreign: bool,
     /// The client is a newer kernel, under QEMU.
     #[arg(long)]
     newer: bool,
@@ -194,6 +197,7 @@ pub(crate) struct Ropewalk {
     pub(crate) copies: u32,
     pub(crate) disk: Disk,
     pub(crate) newer: bool,
+    pub(crate) foreign: bool,
     pub(crate) scenarios: ScenarioArgs,
 }
 
@@ -218,6 +222,7 @@ impl RunArgs {
             small_disk: cluster.disk == Disk::Small,
             shared_storage: cluster.disk == Disk::Shared,
             newer: cluster.newer,
+            foreign: cluster.foreign,
             scenarios,
         }
     }
@@ -258,6 +263,7 @@ pub(crate) fn outcomes(dir: &Path, args: &RunArgs) -> Result<Vec<Outcome>> {
         Needs::Crash => args.crash,
         Needs::Cluster | Needs::Rails => args.crash && args.cluster_dir.is_some(),
         Needs::Copies => args.crash && args.cluster_dir.is_some() && args.copies > 1,
+        Needs::Foreign => args.crash && args.cluster_dir.is_some() && args.foreign,
         Needs::SmallDisk => args.small_disk,
         Needs::SharedStorage => args.shared_storage,
     };

@@ -11,6 +11,7 @@ use super::clones;
 use super::drain;
 use super::error::{Failure, Result};
 use super::failover;
+use super::foreign;
 use super::full;
 use super::guest::{Guest, GuestBuilder, GuestExit, GuestRun};
 use super::hosted::{self, HostPart};
@@ -37,6 +38,8 @@ pub(crate) enum Needs {
     Cluster,
     /// As [`Needs::Cluster`], with two copies of each stripe.
     Copies,
+    /// As [`Needs::Cluster`], with two NFSv3 servers of others.
+    Foreign,
     /// As [`Needs::Cluster`], with two further networks between it and the guest.
     Rails,
     /// A Ropewalk cluster on a disk of its own that may be filled.
@@ -256,6 +259,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "a full store and a full disk: ENOSPC, nothing lost, removal gives room back (--small-disk)",
         Needs::SmallDisk,
         full::full,
+    ),
+    hosted(
+        "foreign",
+        "a directory on two NFSv3 servers of others, one of which is killed in the middle of a write (--crash --cluster-dir --foreign)",
+        Needs::Foreign,
+        foreign::foreign,
     ),
     hosted(
         "fsynccrash",
