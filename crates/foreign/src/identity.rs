@@ -3,8 +3,10 @@
 //! Owns its name and what is in it. A cluster has one in each export. Handles alone would not do: an export of another server may
 //! have equal ones.
 
+use crate::foreign::Foreign;
 use crate::ids::caller;
 use bytes::Bytes;
+use futures_util::future::join_all;
 use nfs3::procs::CreateHow;
 use nfs3::{Nfs3Status, Sattr3, StableHow};
 use nfs3_client::{Fh, Nfs3Client, Nfs3Error};
@@ -131,6 +133,18 @@ impl ExportIdentity {
             true => Ok(Sighting::Same),
             false => Ok(Sighting::OtherCode),
         }
+    }
+}
+
+impl Foreign {
+    /// The server that is used and has this file in its export. One that is down is not asked.
+    pub async fn server_with(&self, identity: &ExportIdentity) -> Option<u32> {
+        let servers = self.all_servers();
+        let looks = servers.iter().filter(|s| s.is_up()).map(|server| async {
+            let seen = identity.look(&server.nfs, &server.record().root).await;
+            matches!(seen, Ok(Sighting::Same)).then_some(server.id)
+        });
+        join_all(looks).await.into_iter().flatten().next()
     }
 }
 

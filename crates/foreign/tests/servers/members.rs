@@ -1,6 +1,6 @@
 //! Servers come and go; new files are placed on those that can take them.
 
-use crate::fake::Fault;
+use crate::fake::{Fake, Fault};
 use crate::world::{CLUSTER, World, new_server};
 use layout::DeviceName;
 use nfs4::NfsStatus;
@@ -172,4 +172,30 @@ async fn a_call_that_gets_no_answer_marks_its_server_down() {
     assert_eq!(made.status, NfsStatus::Delay);
     assert!(start.elapsed() <= CALL_GIVE_UP);
     assert!(!world.status(0).is_up);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_export_is_known_by_its_file_while_its_server_is_up_and_used() {
+    let world = World::new(3).await;
+    let identity = ExportIdentity {
+        cluster_id: 1,
+        code: 7,
+    };
+    assert_eq!(world.foreign.server_with(&identity).await, None);
+    let client = world.client(1);
+    identity.leave(&client, &Fake::root()).await.unwrap();
+    let id = world.status(1).id;
+    assert_eq!(world.foreign.server_with(&identity).await, Some(id));
+    let newer = ExportIdentity {
+        code: 8,
+        ..identity
+    };
+    assert_eq!(world.foreign.server_with(&newer).await, None);
+    world.kill(1);
+    world.pass(20).await;
+    assert_eq!(world.foreign.server_with(&identity).await, None, "down");
+    world.start(1);
+    world.pass(20).await;
+    world.foreign.remove_server(id, true).await.unwrap();
+    assert_eq!(world.foreign.server_with(&identity).await, None, "removed");
 }

@@ -17,8 +17,8 @@ const TRY_MAX: Duration = Duration::from_secs(30);
 const MAKE_MAX: Duration = Duration::from_secs(60);
 
 /// Said of an export that a cluster has left its file in before.
-const KNOWN: &str = "a server of this cluster was added with this export before; if it is still used by another name, \
-     remove this one: two mirrors of a file would lie on one disk";
+const KNOWN: &str = "a server of this cluster was added with this export before; unless it was removed since, remove this one \
+     with `ropewalk ds remove-nfs3`: both would have the same files, and two mirrors would be one";
 
 /// What is to be added.
 #[derive(Debug)]
@@ -60,6 +60,11 @@ pub(crate) async fn add(fs: &Fs, order: NewServerOrder) -> Result<Added, String>
     };
     if report.is_fit() {
         let addresses = addresses(&reached, &order.client_addresses).await?;
+        let identity = ExportIdentity {
+            cluster_id: fs.cluster().id(),
+            code: u128::from(random_u64()) << 64 | u128::from(random_u64()),
+        };
+        let was_there = leave(fs, &reached, &identity).await?;
         let new = NewServer {
             target: order.target.clone(),
             addresses: addresses.iter().map(net_addr).collect(),
@@ -76,26 +81,26 @@ pub(crate) async fn add(fs: &Fs, order: NewServerOrder) -> Result<Added, String>
         tracing::info!(id, target = order.target, "added a foreign server");
         added.id = Some(format!("f{id}"));
         added.client_addresses = addresses.iter().map(ToString::to_string).collect();
+        added.code = Some(identity.to_string());
         added.remarks = remarks(&addresses);
-        let identity = ExportIdentity {
-            cluster_id: fs.cluster().id(),
-            code: u128::from(random_u64()) << 64 | u128::from(random_u64()),
-        };
-        match identity.leave(&reached.nfs, &reached.root).await {
-            Ok(was_there) => {
-                added.code = Some(identity.to_string());
-                added.remarks.extend(was_there.then(|| KNOWN.to_owned()));
-            }
-            Err(e) => {
-                let name = identity.file_name();
-                added
-                    .remarks
-                    .push(format!("cannot leave {name} there: {e}"));
-            }
-        }
+        added.remarks.extend(was_there.then(|| KNOWN.to_owned()));
     }
     reached.leave().await;
     Ok(added)
+}
+
+/// Leaves the file of the cluster in an export. Returns whether there was one. An export that a server which is up has already is
+/// refused: two mirrors would be one.
+async fn leave(fs: &Fs, reached: &Reached, identity: &ExportIdentity) -> Result<bool, String> {
+    let left = identity.leave(&reached.nfs, &reached.root).await;
+    let name = identity.file_name();
+    let was_there = left.map_err(|e| format!("cannot leave {name} there: {e}"))?;
+    match fs.foreign().server_with(identity).await {
+        Some(id) => Err(format!(
+            "it is the export of server f{id} already; its code is {identity} now"
+        )),
+        None => Ok(was_there),
+    }
 }
 
 /// Gives a server no new files.
