@@ -6,11 +6,18 @@ scenario foreign
 load_nfs3
 await added || fail "the host added no server of others"
 DIR=$WORK/far
+# layout DIR VALUE: sets the layout of a directory, and shows it.
+layout() {
+    python3 -c '
+import os, sys
+name = "user.ropewalk.layout"
+os.setxattr(sys.argv[1], name, sys.argv[2].encode())
+print(os.getxattr(sys.argv[1], name).decode())' "$1" "$2"
+}
 mkdir "$DIR" || fail "cannot make a directory"
-check setfattr -n user.ropewalk.layout -v "servers=nfs3 mirrors=2" "$DIR"
-check getfattr --only-values -n user.ropewalk.layout "$DIR"
+check layout "$DIR" "servers=nfs3 mirrors=2"
 mkdir "$WORK/near" && touch "$WORK/near/file" || fail "cannot make a file beside it"
-setfattr -n user.ropewalk.layout -v "servers=nfs3" "$WORK/near" 2>/dev/null && fail "a directory with entries changed its servers"
+layout "$WORK/near" servers=nfs3 2>/dev/null && fail "a directory with entries changed its servers"
 mv -n "$WORK/near/file" "$DIR/file" && [ -e "$DIR/file" ] || fail "mv does not copy into the directory"
 
 # All by layouts.
