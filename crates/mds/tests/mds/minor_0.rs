@@ -387,6 +387,19 @@ async fn a_delegation_that_is_not_returned_is_revoked_and_returning_it_acknowled
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_whose_delegation_was_taken_with_its_lease_hears_that_nothing_is_left() {
+    let (rig, _port, _ds) = cluster().await;
+    let (_program, _shutdown) = CallbackProgram::open(&rig);
+    let old = Old::new(&rig, "host").await;
+    delegated(&old).await;
+    let user = User::new(&rig, "alice").await;
+    be_idle(&[&user], LEASE + Duration::from_secs(1)).await;
+    assert!(user.try_open("f", READ).await.is_ok());
+    // It would go by the delegation, and be told Ok for ever.
+    assert_eq!(old.renew().await, NfsStatus::Expired);
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_way_to_the_client_nothing_is_delegated() {
     let (rig, _port, _ds) = cluster().await;
     let old = Old::new(&rig, "host").await;
