@@ -60,6 +60,8 @@ pub(crate) struct Wires {
     share: u32,
     over: OverRdma,
     commons: Option<Commons>,
+    /// Clients that take calls, by their ports.
+    called: Arc<Mutex<Vec<String>>>,
 }
 
 impl Wires {
@@ -82,6 +84,7 @@ impl Wires {
             share,
             commons: (over.bug == Some(InjectedBug::MixReceives)).then(Commons::default),
             over,
+            called: Arc::default(),
         }
     }
 
@@ -135,6 +138,35 @@ impl Wires {
             by_name: self.connector(name),
             is_rdma,
         })
+    }
+
+    /// Serves calls to a client, over memory. Answers the address to be told, and what ends the serving when it is dropped.
+    pub(crate) fn takes_calls(
+        &self,
+        name: &str,
+        service: Arc<dyn DynService>,
+    ) -> Result<(String, JoinSet<()>), String> {
+        let listener = self.listen(name)?;
+        let number = {
+            let mut called = self.called.lock();
+            called.push(name.to_owned());
+            called.len()
+        };
+        let mut tasks = JoinSet::new();
+        let context = Context::new(TransportLimits::default());
+        let shutdown = Shutdown::new();
+        tasks.spawn(async move {
+            listener.serve(service, context, shutdown.signal()).await;
+            drop(shutdown);
+        });
+        // The end of a connection in memory is on this machine.
+        Ok((format!("127.0.0.1.1.{number}"), tasks))
+    }
+
+    /// The client that takes calls at this port.
+    fn called_at(&self, port: u16) -> Option<String> {
+        let number = usize::from(port.to_be_bytes()[1]);
+        self.called.lock().get(number.checked_sub(1)?).cloned()
     }
 
     /// The fabric as the end of this name has it.
@@ -207,6 +239,12 @@ impl Connector for ByName {
     ) -> BoxFuture<'a, Result<ConnHandle, ConnectError>> {
         Box::pin(async move {
             let to = match address {
+                Address::Tcp(at) if at.ip().is_loopback() => {
+                    let name = self.wires.called_at(at.port());
+                    let name = name.ok_or(ConnectError::Unsupported)?;
+                    let to = Address::Memory(name);
+                    return self.memory.connect(&to, reverse).await;
+                }
                 Address::Tcp(SocketAddr::V4(v4)) => ds_name(usize::from(v4.ip().octets()[3])),
                 Address::Memory(name) if name == MDS_NAME => name.clone(),
                 _ => return self.memory.connect(address, reverse).await,

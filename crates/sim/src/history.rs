@@ -2,9 +2,11 @@
 
 use crate::check::data::{File, NEVER, What};
 use crate::check::delegations::Use;
+use crate::check::guarded::Access;
 use crate::check::linear::{Moment, Timed};
 use crate::check::locks::Hold;
 use crate::check::names::{ModeOp, NameOp};
+use crate::check::shares::ShareHold;
 use crate::disk::Ailment;
 use crate::trace::Trace;
 use nfs4::NfsStatus;
@@ -29,6 +31,10 @@ pub(crate) struct Lists {
     pub modes: BTreeMap<u64, Vec<Timed<ModeOp>>>,
     /// Locks held.
     pub holds: Vec<Hold>,
+    /// Opens with what they deny.
+    pub shares: Vec<ShareHold>,
+    /// Reads and writes under locks.
+    pub accesses: Vec<Access>,
     /// Opens and delegations.
     pub uses: Vec<Use>,
     /// Data, by file.
@@ -81,6 +87,18 @@ impl History {
     pub(crate) fn hold(&self, hold: Hold) {
         self.trace.tell(&hold.who, format_args!("= held {hold:?}"));
         self.lists.lock().holds.push(hold);
+    }
+
+    /// An open with what it denies is over.
+    pub(crate) fn share(&self, share: ShareHold) {
+        self.trace.tell(&share.who, format_args!("= had {share:?}"));
+        self.lists.lock().shares.push(share);
+    }
+
+    /// Data were read or written under a lock.
+    pub(crate) fn accessed(&self, access: Access) {
+        self.trace.tell(&access.who, format_args!("= {access:?}"));
+        self.lists.lock().accesses.push(access);
     }
 
     /// A file is no longer open or delegated.
@@ -191,6 +209,12 @@ impl History {
                     .and_then(|ends| ends.iter().max())
             {
                 change.last_done = *last;
+            }
+        }
+        for access in lists.accesses.iter_mut().filter(|a| a.is_write) {
+            let ends = access.tag.and_then(|tag| lists.executions.get(&tag));
+            if let Some(last) = ends.and_then(|ends| ends.iter().max()) {
+                access.end = access.end.max(*last);
             }
         }
         lists

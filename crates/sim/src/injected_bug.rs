@@ -5,6 +5,8 @@
 use bytes::Bytes;
 use control::{Answer, ToDs};
 use meta::{MetaError, Pair, Purpose, Read, Tx, TxBody, TxOutcome};
+use nfs4::ops::{PutFhArgs, SequenceArgs};
+use nfs4::{CompoundHeader, OpNum, OpReader};
 use objects::{Content, MemObjects, ObjectId, ObjectStore};
 use parking_lot::Mutex;
 use rpc::{CallHeader, OpaqueAuth};
@@ -14,7 +16,7 @@ use transport::{
     Address, BoxFuture, CloseReason, ConnHandle, ConnectError, Connector, DynService, Endpoint,
     Message,
 };
-use xdr::{Decoder, Encode, Encoder};
+use xdr::{Decode, Decoder, Encode, Encoder};
 
 /// A fault that is built in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -59,6 +61,14 @@ pub enum InjectedBug {
     ForgetRows,
     /// Clients write once more what they had written before they set a time: it looks as news of a write does that come late.
     WriteAgain,
+    /// The metadata server takes exclusive locks of NFSv4 for shared ones.
+    ShareLocks,
+    /// The metadata server does not see what an OPEN denies to others.
+    ForgetDeny,
+    /// The metadata server acknowledges WRITEs of NFSv4 and writes elsewhere.
+    MisplaceWrites,
+    /// Clients go on relying on locks that they have given up.
+    KeepLocks,
     /// Clients go on using delegations that they have returned.
     KeepDelegations,
     /// The metadata store forgets that a client which held nothing has taken something.
@@ -284,6 +294,53 @@ fn without_fence(record: &Bytes) -> Option<Instead> {
     rpc::begin_success(&mut e, header.xid, OpaqueAuth::NONE);
     Answer::Ok(()).encode(&mut e);
     Some(Instead::Answer(e.into()))
+}
+
+/// The service of the metadata server, with the fault in it.
+pub(crate) fn mds_service(
+    bug: Option<InjectedBug>,
+    service: Arc<dyn DynService>,
+) -> Arc<dyn DynService> {
+    let alter = match bug {
+        Some(InjectedBug::ShareLocks) => |record: &Bytes| altered(record, OpNum::Lock),
+        Some(InjectedBug::ForgetDeny) => |record: &Bytes| altered(record, OpNum::Open),
+        Some(InjectedBug::MisplaceWrites) => |record: &Bytes| altered(record, OpNum::Write),
+        _ => return service,
+    };
+    Arc::new(Altered { service, alter })
+}
+
+/// A COMPOUND with other arguments of this operation: LOCK is shared, OPEN denies nothing, WRITE goes 64 KiB behind.
+fn altered(record: &Bytes, wanted: OpNum) -> Option<Instead> {
+    let at = arguments(record, wanted)?;
+    let mut bytes = record.to_vec();
+    match wanted {
+        OpNum::Lock => bytes[at + 3] = 1,
+        OpNum::Open => bytes[at + 8..at + 12].fill(0),
+        _ => bytes[at + 21] = 1,
+    }
+    Some(Instead::Record(bytes.into()))
+}
+
+/// Where the arguments of an operation begin, which comes after SEQUENCE and the choice of a file.
+fn arguments(record: &[u8], wanted: OpNum) -> Option<usize> {
+    let mut d = Decoder::new(record);
+    let header = CallHeader::decode(&mut d).ok()?;
+    if (header.program, header.procedure) != (nfs4::PROGRAM, 1) {
+        return None;
+    }
+    let compound = CompoundHeader::decode(&mut d).ok()?;
+    let mut ops = OpReader::new(d, compound.ops_count);
+    while let Some(Ok(number)) = ops.next_op() {
+        match OpNum::from_u32(number)? {
+            op if op == wanted => return Some(record.len() - ops.rest().len()),
+            OpNum::Sequence => drop(ops.args::<SequenceArgs>().ok()?),
+            OpNum::PutFh => drop(ops.args::<PutFhArgs<'_>>().ok()?),
+            OpNum::PutRootFh => {}
+            _ => return None,
+        }
+    }
+    None
 }
 
 /// The service of a data server, with the fault in it.

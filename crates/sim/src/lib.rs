@@ -12,6 +12,7 @@
 
 mod check;
 mod client;
+mod config;
 mod connector;
 mod disk;
 mod ds_node;
@@ -34,7 +35,8 @@ mod trace;
 mod wire;
 mod world;
 
+pub use config::Config;
 pub use injected_bug::InjectedBug;
 pub use model;
 pub use net::NetFaults;
-pub use world::{Config, Report, run};
+pub use world::{Report, run};

@@ -59,6 +59,9 @@ struct Args {
     /// Some of the clients speak NFSv3; the seed chooses which
     #[arg(long, conflicts_with_all = ["copies", "greedy"])]
     nfs3: bool,
+    /// Clients of NFSv4.0 open, lock, read and write files beside one of NFSv4.1
+    #[arg(long, conflicts_with = "greedy")]
+    nfs40: bool,
     /// Data servers
     #[arg(long)]
     ds: Option<usize>,
@@ -107,6 +110,7 @@ fn config(args: &Args) -> Config {
         moves: args.moves,
         restripes: args.restripes,
         nfs3: args.nfs3,
+        nfs40: args.nfs40,
         bug: args.bug,
         ..usual
     }
@@ -151,6 +155,7 @@ fn replay(seed: u64, args: &Args) -> String {
         ("moves", args.moves),
         ("restripes", args.restripes),
         ("nfs3", args.nfs3),
+        ("nfs40", args.nfs40),
     ];
     for (name, _) in flags.iter().filter(|(_, is_given)| *is_given) {
         out += &format!(" --{name}");

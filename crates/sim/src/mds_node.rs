@@ -8,7 +8,7 @@
 
 use crate::connector::{MDS_NAME, Wires};
 use crate::disk::DiskTrouble;
-use crate::injected_bug::{InjectedBug, Nameless};
+use crate::injected_bug::{self, InjectedBug, Nameless};
 use crate::join;
 use crate::net::Net;
 use crate::older::Older;
@@ -67,6 +67,7 @@ pub(crate) struct MdsNode {
     copies: u32,
     copies_min: u32,
     lease_ms: u64,
+    bug: Option<InjectedBug>,
     /// Whether it speaks NFSv3 too.
     older: Option<Older>,
     wires: Wires,
@@ -108,6 +109,7 @@ impl MdsNode {
             copies,
             copies_min,
             lease_ms,
+            bug,
             older: None,
             wires,
             net,
@@ -204,6 +206,7 @@ impl MdsNode {
             Some(older) => older.beside(&nfsd),
             None => nfsd.clone(),
         };
+        let served = injected_bug::mds_service(self.bug, served);
         let serving = self.wires.serve(MDS_NAME, served, &shutdown, &mut tasks);
         serving.await?;
         let control = self.wires.listen(join::CONTROL_NAME)?;

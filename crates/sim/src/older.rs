@@ -1,6 +1,6 @@
 //! NFSv3 at the simulated metadata server: its programs beside NFSv4, and a look at what they execute.
 //!
-//! Version 3 has no sessions. A WRITE that a client sent twice is executed twice, and no client learns when the second time was over.
+//! Version 3 and NFSv4.0 have no sessions. A WRITE that a client sent twice is executed twice, and no client learns when the second time was over.
 //! [`Watched`] stands before the server and notes each execution, for the checkers that must allow that much and no more.
 //!
 //! Faults that are built in stand here too: [`InjectedBug::ForgetReplies`] and [`InjectedBug::KeepVerifier`].
@@ -12,6 +12,8 @@ use mds::Mds;
 use mds3::{Mount, Nfs3};
 use nfs3::Proc;
 use nfs3::procs::WriteArgs;
+use nfs4::ops::{PutFhArgs, WriteArgs as WriteArgs4};
+use nfs4::{CompoundHeader, OpNum, OpReader};
 use rpc::{CallHeader, ReplyHeader, ReplyVerdict};
 use rpc_service::DynProgram;
 use server::Nfsd;
@@ -62,8 +64,31 @@ fn procedure(record: &[u8]) -> Option<(Proc, &[u8])> {
 /// The tag of the data of a WRITE: a client of the simulation marks each cell with it.
 fn tag(args: &[u8]) -> Option<u32> {
     let args: WriteArgs<'_> = xdr::decode_all(args).ok()?;
-    let first = args.data.0.first_chunk::<4>()?;
-    Some(u32::from_be_bytes(*first))
+    first_word(args.data.0)
+}
+
+fn first_word(data: &[u8]) -> Option<u32> {
+    data.first_chunk::<4>().copied().map(u32::from_be_bytes)
+}
+
+/// Whether a call is a COMPOUND of NFSv4.0, and the tag of the WRITE after its PUTFH.
+fn minor_0(record: &[u8]) -> Option<Option<u32>> {
+    let mut d = Decoder::new(record);
+    let header = CallHeader::decode(&mut d).ok()?;
+    if (header.program, header.procedure) != (nfs4::PROGRAM, 1) {
+        return None;
+    }
+    let compound = CompoundHeader::decode(&mut d).ok()?;
+    (compound.minorversion == 0).then(|| write_0(OpReader::new(d, compound.ops_count)))
+}
+
+fn write_0(mut ops: OpReader<'_>) -> Option<u32> {
+    let put = ops.next_op()?.ok()?;
+    (put == OpNum::PutFh as u32).then_some(())?;
+    ops.args::<PutFhArgs<'_>>().ok()?;
+    let write = ops.next_op()?.ok()?;
+    (write == OpNum::Write as u32).then_some(())?;
+    first_word(ops.args::<WriteArgs4<'_>>().ok()?.data.0)
 }
 
 /// The server, and what it is called for.
@@ -108,17 +133,21 @@ impl Watched {
     }
 
     async fn perform(&self, conn: &ConnHandle, record: Bytes) -> Option<Message> {
-        let Some((proc, args)) = procedure(&record) else {
-            return self.service.call_boxed(conn, record).await;
+        let (proc, tag) = match (procedure(&record), minor_0(&record)) {
+            (Some((proc, args)), _) => (Some(proc), tag(args).filter(|_| proc == Proc::Write)),
+            (None, Some(tag)) => (None, tag),
+            (None, None) => return self.service.call_boxed(conn, record).await,
         };
-        let tag = tag(args).filter(|_| proc == Proc::Write);
         let begun = tag.map(|tag| (tag, self.older.history.write_begins(tag)));
         // One that is dropped here goes on until nobody knows when: until the server loses its power.
         let reply = self.service.call_boxed(conn, self.record(record)).await;
         if let Some((tag, at)) = begun {
             self.older.history.write_ends(tag, at);
         }
-        reply.map(|reply| self.reply(proc, reply))
+        match proc {
+            Some(proc) => reply.map(|reply| self.reply(proc, reply)),
+            None => reply,
+        }
     }
 }
 

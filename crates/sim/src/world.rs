@@ -1,16 +1,20 @@
 //! One run: hosts, clients, trouble, and the judgement at the end.
 
-use crate::check::{Findings, credits, data, delegations, locks, names, replicas, times};
-use crate::client::{
-    Client, DataParts, DataWorker, Guest, GuestParts, Holder, HolderParts, Meddler, MeddlerParts,
-    OlderClient, OlderParts, PLACES, Parts, Worker, first_mode,
+use crate::check::{
+    Findings, credits, data, delegations, guarded, locks, names, replicas, shares, times,
 };
+use crate::client::{
+    Client, DataParts, DataWorker, Guest, GuestParts, Holder, HolderParts, Locker0, Locker1,
+    LockerParts, Meddler, MeddlerParts, OlderClient, OlderParts, PLACES, Parts, Place, Worker,
+    first_mode,
+};
+use crate::config::Config;
 use crate::connector::{MDS_NAME, OverRdma, Wires, ds_name};
 use crate::ds_node::{self, DsNode};
 use crate::greedy_client::GreedyClient;
 use crate::history::History;
 use crate::injected_bug::InjectedBug;
-use crate::mds_node::{LEASE_MS, MdsNode};
+use crate::mds_node::MdsNode;
 use crate::mover::{self, Mover};
 use crate::nemesis::Nemesis;
 use crate::net::{Net, NetFaults};
@@ -19,7 +23,6 @@ use crate::panics;
 use crate::rng::Rng;
 use crate::tap::Tap;
 use crate::trace::Trace;
-use fs::Creation;
 use nfs4::FileHandle;
 use objects::ObjectStore;
 use std::sync::Arc;
@@ -37,219 +40,8 @@ const LEVEL_SECS_MAX: u64 = 300;
 const LEVEL_FOR_SECS: u64 = 4;
 /// Credits that each server lends where there are greedy_clients: fewer than its clients can use.
 const LENT_TO_GLUTTONS: u32 = 16;
-/// The lease where there are greedy clients, in milliseconds: idle clients are asked for credits, and must have sessions then.
-const LEASE_OF_IDLERS_MS: u64 = 90_000;
 /// Directories that all clients share.
 const DIRS: usize = 2;
-
-/// What a run is made of.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// Data servers. Without one no file can be made.
-    pub ds: usize,
-    /// Clients that work on names and locks.
-    pub clients: usize,
-    /// Workers of each of them.
-    pub workers: usize,
-    /// Clients that work on data; they need data servers.
-    pub data_clients: usize,
-    /// Clients that are delegated files.
-    pub holders: usize,
-    /// Clients that make many calls at a time and then none.
-    pub guests: usize,
-    /// Clients that do not keep to their credits.
-    pub greedy_clients: usize,
-    /// Files that those of a kind share.
-    pub files: u64,
-    /// Operations of each worker.
-    pub steps: u32,
-    /// The network.
-    pub net_faults: NetFaults,
-    /// Whether servers crash.
-    pub crashes: bool,
-    /// Connections over RDMA, in 1000; `None` lets the seed choose.
-    pub rdma: Option<u32>,
-    /// Whether clients that work on data also have servers copy, clone, make holes and take storage.
-    pub copies: bool,
-    /// Whether clients that work on data also set modification times.
-    pub times: bool,
-    /// Whether objects are made with their files.
-    pub eager: bool,
-    /// Copies of each stripe.
-    pub replicas: u32,
-    /// Copies that must be in sync for a write.
-    pub copies_min: u32,
-    /// Whether data servers are drained and made level meanwhile.
-    pub moves: bool,
-    /// Whether files are also restriped, with `moves`.
-    pub restripes: bool,
-    /// Whether some of the clients speak NFSv3; the seed chooses which.
-    pub nfs3: bool,
-    /// A built-in fault.
-    pub bug: Option<InjectedBug>,
-}
-
-impl Config {
-    /// Names, locks and sessions. Files are made only where there is a data server.
-    #[must_use]
-    pub const fn names() -> Self {
-        Self {
-            ds: 1,
-            clients: 3,
-            workers: 2,
-            data_clients: 0,
-            holders: 0,
-            guests: 0,
-            greedy_clients: 0,
-            files: 3,
-            steps: 40,
-            net_faults: NetFaults::ROUGH,
-            crashes: true,
-            rdma: None,
-            copies: false,
-            times: false,
-            eager: false,
-            replicas: 1,
-            copies_min: 1,
-            moves: false,
-            restripes: false,
-            nfs3: false,
-            bug: None,
-        }
-    }
-
-    fn creation(&self) -> Creation {
-        if self.eager {
-            Creation::Eager
-        } else {
-            Creation::Lazy
-        }
-    }
-
-    /// Clients that keep to their credits and clients that do not, all over RDMA. There is no other trouble, so that whatever a
-    /// client of the first kind suffers is the doing of the second.
-    #[must_use]
-    pub const fn greedy() -> Self {
-        Self {
-            ds: 1,
-            clients: 1,
-            data_clients: 1,
-            guests: 3,
-            greedy_clients: 4,
-            steps: 30,
-            net_faults: NetFaults::NONE,
-            crashes: false,
-            rdma: Some(1000),
-            ..Self::names()
-        }
-    }
-
-    /// Copies, and how many must be in sync, as the metadata server is told.
-    fn told_copies(&self) -> (u32, u32) {
-        match self.bug {
-            Some(InjectedBug::PromiseToOne) => (self.replicas, 1),
-            _ => (self.replicas, self.copies_min),
-        }
-    }
-
-    fn lease_ms(&self) -> u64 {
-        if self.greedy_clients > 0 {
-            LEASE_OF_IDLERS_MS
-        } else {
-            LEASE_MS
-        }
-    }
-
-    /// A whole cluster, with a little of everything.
-    #[must_use]
-    pub const fn cluster() -> Self {
-        Self {
-            ds: 3,
-            clients: 1,
-            workers: 2,
-            data_clients: 3,
-            ..Self::names()
-        }
-    }
-
-    /// One file that all clients want, and servers that live on: what leases, recalls and fences are for.
-    #[must_use]
-    pub const fn contended() -> Self {
-        Self {
-            clients: 0,
-            files: 1,
-            steps: 100,
-            crashes: false,
-            ..Self::cluster()
-        }
-    }
-
-    /// A cluster where servers work on ranges by themselves: COPY, CLONE, ALLOCATE, DEALLOCATE.
-    #[must_use]
-    pub const fn copies() -> Self {
-        Self {
-            clients: 0,
-            steps: 60,
-            copies: true,
-            ..Self::cluster()
-        }
-    }
-
-    /// The same with two files that all clients want, and servers that live on.
-    #[must_use]
-    pub const fn contended_copies() -> Self {
-        Self {
-            files: 2,
-            copies: true,
-            ..Self::contended()
-        }
-    }
-
-    /// A cluster with two copies of each stripe, that loses data servers for longer than their lease.
-    #[must_use]
-    pub const fn replicated() -> Self {
-        Self {
-            clients: 0,
-            steps: 60,
-            replicas: 2,
-            ..Self::cluster()
-        }
-    }
-
-    /// Three copies, and no write for which fewer than two are in sync. With two copies clients would lose patience.
-    #[must_use]
-    pub const fn two_at_least() -> Self {
-        Self {
-            ds: 4,
-            replicas: 3,
-            copies_min: 2,
-            ..Self::replicated()
-        }
-    }
-
-    /// A cluster where modification times are set.
-    #[must_use]
-    pub const fn times() -> Self {
-        Self {
-            clients: 0,
-            steps: 60,
-            times: true,
-            ..Self::cluster()
-        }
-    }
-
-    /// Files that are delegated to clients, of which all want to change them now and then.
-    #[must_use]
-    pub const fn delegations() -> Self {
-        Self {
-            clients: 0,
-            holders: 3,
-            files: 2,
-            steps: 150,
-            ..Self::names()
-        }
-    }
-}
 
 /// How a run went.
 #[derive(Debug, Clone)]
@@ -318,6 +110,11 @@ const OLDER_SALT: u64 = 0x6e66_7333;
 /// What a seed may choose as the share of clients that speak NFSv3, in 1000.
 const OLDER_SHARES: [u32; 3] = [350, 700, 1000];
 
+/// Sets the choices of lockers apart from all other draws.
+const LOCKERS_SALT: u64 = 0x6c6f_636b;
+/// Steps of a locker for each of a worker.
+const LOCKERS_STEPS: u32 = 2;
+
 /// Sets the generator of the transports apart from that of the world.
 const WIRES_SALT: u64 = 0x7264_6d61;
 
@@ -328,6 +125,9 @@ struct World {
     older: Rng,
     /// Clients that do, in 1000.
     older_share: u32,
+    lockers: Rng,
+    /// The files of lockers.
+    places: Vec<Place>,
     trace: Trace,
     findings: Findings,
     history: History,
@@ -374,7 +174,7 @@ impl World {
             history: history.clone(),
             bug: config.bug,
         };
-        let mds = mds.with_older(config.nfs3.then_some(older));
+        let mds = mds.with_older((config.nfs3 || config.nfs40).then_some(older));
         let mut older = Rng::new(seed ^ OLDER_SALT);
         let ds = (0..config.ds).map(|index| {
             let node = DsNode::new(ds_node::Parts {
@@ -395,6 +195,8 @@ impl World {
             history,
             older_share: OLDER_SHARES[older.index(OLDER_SHARES.len())],
             older,
+            lockers: Rng::new(seed ^ LOCKERS_SALT),
+            places: Vec::new(),
             rng,
             trace,
             findings,
@@ -507,6 +309,7 @@ impl World {
         if let Some(meddler) = meddler {
             work.spawn(meddler.work(self.config.steps));
         }
+        self.employ_lockers(&mut work).await?;
         for number in 0..self.config.guests {
             work.spawn(self.guest(number).work(self.config.steps));
         }
@@ -589,6 +392,42 @@ impl World {
         }
     }
 
+    fn locker(&mut self, name: &str) -> LockerParts {
+        LockerParts {
+            name: name.to_owned(),
+            wires: self.wires.clone(),
+            rng: self.lockers.split(),
+            history: self.history.clone(),
+            findings: self.findings.clone(),
+            bug: self.config.bug,
+            places: self.places.clone(),
+        }
+    }
+
+    /// Names of those who share files and lock them: of NFSv4.0, and of NFSv4.1.
+    fn lockers(&self) -> (Vec<String>, Vec<String>) {
+        let (older, newer) = match self.config.nfs40 {
+            true => (2, 1),
+            false => (0, 0),
+        };
+        let named = |kind: &str, count: usize| (0..count).map(|n| format!("{kind}-{n}")).collect();
+        (named("tenant", older), named("locker", newer))
+    }
+
+    async fn employ_lockers(&mut self, work: &mut JoinSet<()>) -> Result<(), String> {
+        let steps = self.config.steps * LOCKERS_STEPS;
+        let (older, newer) = self.lockers();
+        for name in older {
+            let locker = Locker0::worker(self.locker(&name))?;
+            work.spawn(locker.work(steps));
+        }
+        for name in newer {
+            let locker = Locker1::worker(self.locker(&name));
+            work.spawn(locker.work(steps));
+        }
+        Ok(())
+    }
+
     /// Servers, and the shared directories, before any fault.
     async fn furnish(&mut self) -> Result<Vec<FileHandle>, String> {
         self.mds.lock().await.start().await?;
@@ -608,6 +447,11 @@ impl World {
         for at in 0..DIRS {
             let made = client.make_dir(&format!("d{at}")).await;
             dirs.push(made.ok_or("no directory in an empty name space")?);
+        }
+        if self.config.nfs40 {
+            let parts = self.locker("judge-locks");
+            let made = Locker1::furnish(parts).await;
+            self.places = made.ok_or("no files for lockers")?;
         }
         Ok(dirs)
     }
@@ -636,6 +480,7 @@ impl World {
         let data = (0..self.config.data_clients).map(|n| format!("data-{n}"));
         let holders = (0..self.config.holders).map(|n| format!("holder-{n}"));
         let meddler = (self.config.nfs3 && self.config.holders > 0).then(|| MEDDLER.to_owned());
+        let (tenants, lockers) = self.lockers();
         Nemesis {
             rng: self.rng.split(),
             net: self.net.clone(),
@@ -643,7 +488,13 @@ impl World {
             history: self.history.clone(),
             mds: Arc::clone(&self.mds),
             ds: self.ds.clone(),
-            clients: names.chain(data).chain(holders).chain(meddler).collect(),
+            clients: names
+                .chain(data)
+                .chain(holders)
+                .chain(meddler)
+                .chain(tenants)
+                .chain(lockers)
+                .collect(),
             crashes: self.config.crashes,
             has_replicas: self.config.replicas > 1,
             disks_ail: self.config.replicas > 1,
@@ -770,6 +621,8 @@ impl World {
         data::check(&lists.files, &self.findings);
         times::check(&lists.files, &self.findings);
         locks::check(&lists.holds, &self.findings);
+        shares::check(&lists.shares, &self.findings);
+        guarded::check(&lists.accesses, &self.findings);
         delegations::check(&lists.uses, &self.findings);
         names::check_modes(first_mode(), &lists.modes, &self.findings);
         names::check(DIRS * PLACES, &lists.names, &self.findings)

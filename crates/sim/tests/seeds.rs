@@ -7,6 +7,8 @@ use ropewalk_sim::{Config, InjectedBug, run};
 const SEEDS: std::ops::Range<u64> = 0..20;
 /// The same for a fault of the redo log, which shows after a crash of a data server.
 const SEEDS_OF_RECORDS: std::ops::Range<u64> = 0..200;
+/// The same for a fault of locks and opens.
+const SEEDS_OF_LOCKS: std::ops::Range<u64> = 0..200;
 /// The same for one that is met in one run of about sixty.
 const RARE_CANARY_SEEDS: u64 = 300;
 /// The same for one that is met in one run of about 600.
@@ -108,6 +110,51 @@ fn write_verifiers_of_nfsv3_that_outlive_lost_bytes_are_found() {
     let fault = InjectedBug::KeepVerifier;
     let cluster = with_nfs3(Config::cluster());
     assert!(is_found(fault, cluster, 0..RARE_CANARY_SEEDS, words));
+}
+
+fn with_nfs40(config: Config) -> Config {
+    Config {
+        nfs40: true,
+        ..config
+    }
+}
+
+#[test]
+fn promises_to_clients_of_nfsv40_beside_others_hold_on_every_seed() {
+    try_seeds(60, &with_nfs40(Config::names()), " --names --nfs40");
+    try_seeds(30, &with_nfs40(Config::cluster()), " --nfs40");
+    let living = with_nfs40(Config::delegations());
+    try_seeds(10, &living, " --delegations --nfs40");
+}
+
+#[test]
+fn locks_that_do_not_exclude_others_are_found() {
+    let words = "locks held at one time";
+    for fault in [InjectedBug::ShareLocks, InjectedBug::KeepLocks] {
+        let names = with_nfs40(Config::names());
+        assert!(is_found(fault, names, SEEDS_OF_LOCKS, words), "{fault:?}");
+    }
+}
+
+#[test]
+fn opens_that_another_open_denies_are_found() {
+    let words = "an open and what another denies";
+    let (fault, names) = (InjectedBug::ForgetDeny, with_nfs40(Config::names()));
+    assert!(is_found(fault, names, SEEDS_OF_LOCKS, words));
+}
+
+#[test]
+fn bytes_that_the_next_holder_of_a_lock_does_not_see_are_found() {
+    let words = "under a lock, what was replaced";
+    let (fault, names) = (InjectedBug::MisplaceWrites, with_nfs40(Config::names()));
+    assert!(is_found(fault, names, SEEDS_OF_LOCKS, words));
+}
+
+#[test]
+fn calls_of_nfsv40_that_are_done_twice_by_one_server_are_found() {
+    let words = "was done twice, or never";
+    let (fault, names) = (InjectedBug::ForgetReplies, with_nfs40(Config::names()));
+    assert!(is_found(fault, names, SEEDS_OF_LOCKS, words));
 }
 
 #[test]

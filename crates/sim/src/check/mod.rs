@@ -10,6 +10,8 @@
 //! | [`delegations`] | a delegation excludes what it says, and what is cached under it is never stale |
 //! | [`credits`] | a client that stays within its credits is served in time and keeps its connections, whatever others do (R14) |
 //! | [`locks`] | two conflicting locks are never held at one time |
+//! | [`shares`] | no file is open in a way that another open denies |
+//! | [`guarded`] | who holds a lock reads what holders before have written |
 //! | [`io`] | no I/O under a fenced layout; no removed object comes back |
 //! | [`times`] | a modification time that was set stands until data are changed later |
 //! | [`data`] | every acknowledged byte is read again until it is overwritten or cut |
@@ -18,6 +20,7 @@ pub(crate) mod attrs;
 pub(crate) mod credits;
 pub(crate) mod data;
 pub(crate) mod delegations;
+pub(crate) mod guarded;
 pub(crate) mod io;
 pub(crate) mod linear;
 pub(crate) mod locks;
@@ -25,6 +28,7 @@ pub(crate) mod names;
 pub(crate) mod once;
 pub(crate) mod promises;
 pub(crate) mod replicas;
+pub(crate) mod shares;
 pub(crate) mod stateids;
 pub(crate) mod times;
 
