@@ -377,6 +377,7 @@ fn the_same_seed_is_the_same_run() {
         (45, Config::replicated()),
         (46, with_nfs3(Config::cluster())),
         (47, with_nfs3(Config::names())),
+        (48, with_nfs40(Config::names())),
     ] {
         let (a, b) = (run(seed, &config), run(seed, &config));
         let differs = a.lines.iter().zip(&b.lines).find(|(a, b)| a != b);
