@@ -14,7 +14,6 @@
 //! others go on.
 
 use crate::actor::Actor;
-use crate::client_end;
 use crate::client_record;
 use crate::fs::Fs;
 use crate::{layouts, removal};
@@ -132,22 +131,16 @@ pub async fn clear(
     }
 }
 
-/// Clients whose lease is over lose their delegations of the file, and nothing else. A client of NFSv4.0 loses all: no flag of a reply
-/// would tell it of one delegation, and EXPIRED tells it of all. Returns whether there was one.
+/// Clients whose lease is over lose their delegations of the file, and nothing else. A client of NFSv4.0 is about to lose all: no flag
+/// of a reply would tell it of one delegation, and EXPIRED tells it of all. Returns whether there was one.
 async fn revoke_lapsed(fs: &Arc<Fs>, file: FileId, holders: &[ClientId]) -> bool {
     let now_ms = fs.clients.now_ms();
     let mut any = false;
     for holder in holders {
-        let (lapsed, is_minor_0) = {
-            let clients = fs.clients.lock();
-            (clients.lapsed(*holder, now_ms), clients.is_minor_0(*holder))
-        };
-        if lapsed && is_minor_0 {
-            any |= client_end::revoke_if_lapsed(fs, *holder).await;
-            continue;
-        }
+        let lapsed = fs.clients.lock().lapsed(*holder, now_ms);
         let held = fs.state().delegations.of_holder(*holder, file.0);
         if let Some(held) = held.filter(|_| lapsed) {
+            fs.clients.lock().end_minor_0_soon(*holder);
             any |= revoke(fs, &held).await;
         }
     }

@@ -5,6 +5,13 @@ use nfs4::{ClientId, NfsStatus};
 use super::table::{Client, Clients, Recorded, RemovedClient};
 use crate::GraceEnd;
 
+impl Client {
+    /// Whether it is one of NFSv4.0 that has lost something with its lease.
+    pub(super) fn is_ending(&self) -> bool {
+        self.minor_0.as_ref().is_some_and(|m| m.is_ending)
+    }
+}
+
 impl Clients {
     pub(super) fn is_lapsed(&self, client: &Client, now_ms: u64) -> bool {
         !client.is_host
@@ -43,6 +50,10 @@ impl Clients {
         for (id, client) in &self.clients {
             if self.is_idle_host(client, now_ms) && !has_state(*id) {
                 gone.push(*id);
+            }
+            if client.is_ending() {
+                gone.push(*id);
+                continue;
             }
             if !self.is_lapsed(client, now_ms) {
                 continue;

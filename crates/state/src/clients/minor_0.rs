@@ -85,7 +85,7 @@ impl Clients {
         };
         let confirmed = self.owners.get(&owner).and_then(|e| e.confirmed);
         if let Some(id) = confirmed
-            && let Some(client) = self.clients.get(&id)
+            && let Some(client) = self.clients.get(&id).filter(|c| !c.is_ending())
         {
             let is_live = has_state(id) && !self.is_lapsed(client, now_ms);
             let (is_own, is_same) = (
@@ -123,6 +123,7 @@ impl Clients {
                 callback: args.callback,
                 pending: None,
                 running_count: 0,
+                is_ending: false,
             }));
         }
         Ok(SetClientId::Set(id, confirm))
@@ -181,6 +182,9 @@ impl Clients {
     /// `StaleClientId` for a client of no SETCLIENTID that was confirmed, `Expired` for one whose lease was over and
     /// whose state went.
     pub fn begin_minor_0(&mut self, id: ClientId, now_ms: u64) -> Result<Arc<[u8]>, NfsStatus> {
+        if self.clients.get(&id).is_some_and(|c| c.is_ending()) {
+            return Err(NfsStatus::Expired);
+        }
         let client = self.clients.get_mut(&id).filter(|c| c.confirmed);
         let Some((client, true)) = client.map(|c| {
             let is_minor_0 = c.minor_0.is_some();
@@ -196,6 +200,14 @@ impl Clients {
             minor_0.running_count += 1;
         }
         Ok(Arc::clone(&client.owner))
+    }
+
+    /// A client of NFSv4.0 has lost something with its lease. It is told `Expired` from now on, and the next [`Clients::expire`] ends it.
+    /// Other clients are told by flags of their sessions.
+    pub fn end_minor_0_soon(&mut self, id: ClientId) {
+        if let Some(minor_0) = self.clients.get_mut(&id).and_then(|c| c.minor_0.as_mut()) {
+            minor_0.is_ending = true;
+        }
     }
 
     /// A request of this client has ended.

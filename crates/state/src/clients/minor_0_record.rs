@@ -36,6 +36,8 @@ pub(super) struct Minor0 {
     pub(super) pending: Option<(Verifier, CallbackTarget)>,
     /// Requests of this client that run.
     pub(super) running_count: u32,
+    /// It has lost something with its lease, and is about to lose the rest.
+    pub(super) is_ending: bool,
 }
 
 /// What the table has of them beside the clients.
