@@ -102,7 +102,7 @@ pub(crate) struct Locker0 {
     pub(super) incarnation: u64,
     open_seqid: u32,
     lock_seqids: [u32; FILES],
-    /// When the server last granted something new: it has a record of this client from then on.
+    /// When the last request for something new was sent that was granted: the server has a record of this client from then on.
     pub(super) recorded: Moment,
     /// Whether the directory of its own is there.
     has_scratch: bool,
@@ -450,7 +450,7 @@ impl Locking for Locker0 {
             Err(e) if e.status() == Some(NfsStatus::ShareDenied) => return Ok(None),
             Err(e) => return Err(self.failed("OPEN", &e)),
         };
-        self.recorded = self.held.history.now();
+        self.recorded = self.held.renewed;
         self.take_delegation(file, &opened.delegation);
         if opened.rflags & OPEN_RESULT_CONFIRM != 0 {
             return self.confirm(file, opened.stateid).await.map(Some);
@@ -498,7 +498,7 @@ impl Locking for Locker0 {
                 if let Some(open) = &mut self.held.files[file].open {
                     open.lock_stateid = Some(granted.lock_stateid);
                 }
-                self.recorded = self.held.history.now();
+                self.recorded = self.held.renewed;
                 Ok(true)
             }
             Ok(LockRes::Denied(_)) => Ok(false),
