@@ -3,6 +3,7 @@
 . /run/job/guest/lib.sh
 : "${FOREIGN_MIB:=48}"
 scenario foreign
+TOP=$MNT
 load_nfs3
 await added || fail "the host added no server of others"
 DIR=$WORK/far
@@ -18,6 +19,8 @@ mkdir "$DIR" || fail "cannot make a directory"
 check layout "$DIR" "servers=nfs3 mirrors=2"
 mkdir "$WORK/near" && touch "$WORK/near/file" || fail "cannot make a file beside it"
 layout "$WORK/near" servers=nfs3 2>/dev/null && fail "a directory with entries changed its servers"
+# The client has seen the directory before it was the top of a tree. It looks anew, and mounts the tree by itself.
+echo 3 >/proc/sys/vm/drop_caches
 mv -n "$WORK/near/file" "$DIR/file" && [ -e "$DIR/file" ] || fail "mv does not copy into the directory"
 
 # All by layouts.
@@ -26,6 +29,8 @@ cp /dev/shm/data "$DIR/data" && sync -f "$DIR/data" || fail "cannot write"
 echo 3 >/proc/sys/vm/drop_caches
 exec 9<"$DIR/data"
 cmp /dev/shm/data "$DIR/data" || fail "read back other bytes than were written"
+grep -q " $DIR nfs4 " /proc/mounts || fail "the tree is no file system of its own"
+MNT=$DIR
 check python3 "$LIB/mountstats.py" "$MNT" layouts
 layout_type=$(python3 "$LIB/mountstats.py" "$MNT" | python3 -c 'import json, sys; print(json.load(sys.stdin)["layout_type"])')
 [ "$layout_type" = LAYOUT_FLEX_FILES ] || fail "the layout type is $layout_type"
@@ -33,6 +38,7 @@ layout_type=$(python3 "$LIB/mountstats.py" "$MNT" | python3 -c 'import json, sys
 [ "$(operations GETDEVICEINFO)" -gt 1 ] || fail "fewer than two devices were asked for"
 [ "$(operations by-mds)" -eq 0 ] || fail "$(operations by-mds) READs and WRITEs went to the MDS"
 exec 9<&-
+MNT=$TOP
 
 # Programs.
 check cp -a "$LIB" "$DIR/copy"
@@ -69,4 +75,5 @@ cmp /dev/shm/data "$DIR/new" || fail "a new file has other bytes after the serve
 cmp /dev/shm/data "$DIR/data" || fail "an older file has other bytes after the server came back"
 check diff -r "$LIB" "$DIR/copy"
 rm -f /dev/shm/data
+unmount "$DIR" || fail "cannot unmount the tree"
 pass
