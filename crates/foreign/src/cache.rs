@@ -22,6 +22,9 @@ pub(crate) struct Known {
     pub(crate) is_given: bool,
 }
 
+/// The epoch of an object that was removed: nothing comes after it.
+pub(crate) const REMOVED: u64 = u64::MAX;
+
 #[derive(Default)]
 struct Table {
     known: HashMap<ObjectKey, (u64, Known)>,
@@ -58,8 +61,14 @@ impl HandleCache {
         }
     }
 
-    pub(crate) fn remove(&self, key: ObjectKey) {
-        self.0.lock().known.remove(&key);
+    /// Remembers that an object was removed, so that nobody makes it again.
+    pub(crate) fn removed(&self, key: ObjectKey) {
+        let known = Known {
+            fh: None,
+            epoch: Some(REMOVED),
+            is_given: false,
+        };
+        self.put(key, known);
     }
 
     /// Forgets a handle that its server does not know any more. The epoch stays.

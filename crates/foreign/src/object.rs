@@ -7,7 +7,7 @@
 //! # Failure
 //! A handle that the server does not know any more is looked up once more.
 
-use crate::cache::{Known, ObjectKey};
+use crate::cache::{Known, ObjectKey, REMOVED};
 use crate::dirs::{Missing, low_byte, object_name};
 use crate::fail::Fail;
 use crate::file_at::FileAt;
@@ -189,6 +189,12 @@ impl Foreign {
         let newest = self.newest(spot).unwrap_or(0);
         if newest > epoch && if_newer == IfNewer::Refuse {
             return Err(Fail::Newer);
+        }
+        if newest == REMOVED {
+            return match missing {
+                Missing::Made => Err(Fail::Newer),
+                Missing::Left => Ok(None),
+            };
         }
         let epoch = epoch.max(newest);
         if let Some(fh) = self.has(spot, epoch) {

@@ -43,7 +43,8 @@ impl Foreign {
             Err(fail) if fail.is(Nfs3Status::NoEnt) => {}
             Err(fail) => return Err(fail),
         }
-        self.handles.remove(spot.key());
+        // Somebody may have found the file before it was removed, and be about to make its object.
+        self.handles.removed(spot.key());
         self.fences.settle(spot.key(), u64::MAX);
         Ok(())
     }

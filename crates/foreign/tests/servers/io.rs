@@ -253,3 +253,29 @@ async fn a_removed_object_is_gone_and_one_that_is_not_there_is_removed() {
     let away = world.foreign.remove(1, 1, 1).await.unwrap_err();
     assert_eq!(away.status, NfsStatus::Delay);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_found_a_file_before_its_removal_makes_no_object_after_it() {
+    let world = World::new(1).await;
+    let at = world.file(1, 1, 1);
+    wrote(&world, &at, 0, &bytes(10)).await;
+    let newer = FileAt {
+        epoch: at.epoch + 1,
+        ..at
+    };
+    world.foreign.remove(1, 1, 1).await.unwrap();
+    for late in [&at, &newer] {
+        let refused = world.foreign.handles(late).await.unwrap_err();
+        assert_eq!(
+            (refused.status, refused.failed_mirrors),
+            (NfsStatus::Delay, 0)
+        );
+        let (how, data) = (StableHow::FileSync, bytes(10));
+        let write = world.foreign.write(late, 0, how, &data);
+        assert_eq!(write.await.unwrap_err().status, NfsStatus::Delay);
+        world.foreign.note_fence(at.group, 1, 1, late.epoch, 0);
+        world.pass(3).await;
+        assert!(!world.foreign.is_fencing(at.group, 1));
+    }
+    assert!(world.fakes[0].files().is_empty());
+}
