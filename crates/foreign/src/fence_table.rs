@@ -20,6 +20,13 @@ struct Pending {
     servers: BTreeSet<u32>,
 }
 
+/// A fence that waits for a server.
+pub(crate) struct Waits {
+    pub(crate) file: FileKey,
+    pub(crate) group: u32,
+    pub(crate) epoch: u64,
+}
+
 #[derive(Default)]
 struct Table {
     files: BTreeMap<FileKey, Pending>,
@@ -141,11 +148,25 @@ impl Fences {
         self.settled.notify_waiters();
     }
 
-    /// What a server has to do: files and epochs.
-    pub(crate) fn of_server(&self, server: u32) -> Vec<(FileKey, u64)> {
+    /// Whether a server has not done it.
+    pub(crate) fn is_waiting(&self, server: u32, file: FileKey) -> bool {
+        let table = self.table.lock();
+        let pending = table.files.get(&file);
+        pending.is_some_and(|pending| pending.servers.contains(&server))
+    }
+
+    /// What a server has to do.
+    pub(crate) fn of_server(&self, server: u32) -> Vec<Waits> {
         let table = self.table.lock();
         let files = table.by_server.get(&server).into_iter().flatten();
-        let with_epoch = |file: &FileKey| Some((*file, table.files.get(file)?.epoch));
-        files.filter_map(with_epoch).collect()
+        let waits = |file: &FileKey| {
+            let pending = table.files.get(file)?;
+            Some(Waits {
+                file: *file,
+                group: pending.group,
+                epoch: pending.epoch,
+            })
+        };
+        files.filter_map(waits).collect()
     }
 }

@@ -65,6 +65,29 @@ impl Foreign {
         self.fences.is_fencing(group, number)
     }
 
+    /// Whether a fence waits for this server to give an object its ids.
+    #[must_use]
+    pub fn is_fencing_at(&self, server: u32, number: u64, generation: u32) -> bool {
+        self.fences.is_waiting(server, (number, generation))
+    }
+
+    /// Objects of mirrored files (server, number, generation) that a fence waits for at servers that have been down for a while; at
+    /// most `max`.
+    #[must_use]
+    pub fn fences_at_lost_servers(&self, max: usize) -> Vec<(u32, u64, u32)> {
+        let is_mirrored = |group| self.group(group).is_some_and(|group| group.mirrors > 1);
+        let mut out = Vec::new();
+        for server in self.fences.servers().into_iter() {
+            if self.server(server).is_some_and(|s| s.is_lost()) {
+                let waiting = self.fences.of_server(server).into_iter();
+                let mirrored = waiting.filter(|waits| is_mirrored(waits.group));
+                let left = max.saturating_sub(out.len());
+                out.extend(mirrored.take(left).map(|w| (server, w.file.0, w.file.1)));
+            }
+        }
+        out
+    }
+
     /// Begins to give ids to what waits, at each server that is up. To be called inside a runtime.
     pub fn deliver_fences(self: &Arc<Self>) {
         let waiting = self.fences.servers();
@@ -85,29 +108,28 @@ impl Foreign {
     async fn deliver_to(&self, server: &Arc<Server>) -> bool {
         let waiting = self.fences.of_server(server.id);
         let has_failed = &AtomicBool::new(waiting.is_empty());
-        let deliveries = waiting
-            .into_iter()
-            .map(|((number, generation), epoch)| async move {
-                let at = FileAt {
-                    number,
-                    generation,
-                    group: 0,
-                    stripe_unit: 0,
-                    epoch,
-                    bad_mirrors: 0,
-                };
-                let given = match self.spot(server.id, &at) {
-                    Ok(spot) => {
-                        let given = self.give(&spot, epoch, Missing::Left, IfNewer::Keep);
-                        given.await.map(|_| self.fences.settle(spot.key(), epoch))
-                    }
-                    Err(fail) => Err(fail),
-                };
-                if let Err(fail) = given {
-                    tracing::debug!(server = server.id, number, %fail, "a fence waits");
-                    has_failed.store(true, Relaxed);
+        let deliveries = waiting.into_iter().map(|waits| async move {
+            let ((number, generation), epoch) = (waits.file, waits.epoch);
+            let at = FileAt {
+                number,
+                generation,
+                group: 0,
+                stripe_unit: 0,
+                epoch,
+                bad_mirrors: 0,
+            };
+            let given = match self.spot(server.id, &at) {
+                Ok(spot) => {
+                    let given = self.give(&spot, epoch, Missing::Left, IfNewer::Keep);
+                    given.await.map(|_| self.fences.settle(spot.key(), epoch))
                 }
-            });
+                Err(fail) => Err(fail),
+            };
+            if let Err(fail) = given {
+                tracing::debug!(server = server.id, number, %fail, "a fence waits");
+                has_failed.store(true, Relaxed);
+            }
+        });
         let mut deliveries =
             futures_util::stream::iter(deliveries).buffer_unordered(DELIVERIES_MAX);
         while deliveries.next().await.is_some() {}

@@ -30,6 +30,8 @@ const CALL_TRIES: Duration = Duration::from_secs(8);
 pub const CALL_TRY: Duration = Duration::from_secs(4);
 /// A server that does not answer the pulse for this long is down.
 pub const PULSE_GIVE_UP: Duration = Duration::from_secs(4);
+/// When fences are not waited for any more at a server that is down, where another mirror is good.
+const LOST_AFTER: Duration = Duration::from_secs(5);
 /// Most calls in flight at one server; more wait.
 pub const CALLS_MAX: u32 = 64;
 /// Connections to one server.
@@ -132,6 +134,13 @@ impl Server {
     /// Whether it is not to be called.
     pub(crate) fn is_down(&self) -> bool {
         self.state() == ServerState::Removed || self.health.lock().is_up == Some(false)
+    }
+
+    /// Whether it has been down for longer than a hiccup takes.
+    pub(crate) fn is_lost(&self) -> bool {
+        let health = self.health.lock();
+        let since = health.since.map(|since| since.elapsed());
+        health.is_up == Some(false) && since.is_some_and(|since| since >= LOST_AFTER)
     }
 
     /// Whether new files may go there, apart from its room.

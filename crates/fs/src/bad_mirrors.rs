@@ -24,6 +24,7 @@ use layout::Epoch;
 use namespace::{FileId, Inode};
 use nfs4::{NfsStatus, OpNum, Stateid};
 use state::IoModes;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -32,6 +33,8 @@ use tokio::time::Instant;
 const GONE_WAIT: Duration = Duration::from_secs(5);
 /// Pause between two looks.
 const POLL: Duration = Duration::from_millis(100);
+/// Fences at servers that are down that one tick looks at.
+const UNFENCED_MAX: usize = 256;
 /// How often a report is acted on before it is given up: the client reports again.
 const TRIES_MAX: u32 = 60;
 
@@ -67,7 +70,8 @@ pub(crate) async fn lose(fs: &Arc<Fs>, file: FileId, mirrors: u32) -> Result<(),
         return Err(NfsStatus::Delay);
     }
     unread(fs, &inode).await?;
-    let after = actor.ns(fs, |ns, op| ns.mark_bad_mirrors(op, file, mirrors))?;
+    let of = (mirrors, group.all_mirrors());
+    let after = actor.ns(fs, |ns, op| ns.mark_bad_mirrors(op, &inode, of))?;
     fs.durable(actor.observed).await?;
     tracing::warn!(
         file = file.0,
@@ -161,11 +165,39 @@ fn mirrors_on(fs: &Fs, group: &ForeignGroup, fault: &DeviceFault) -> u32 {
     let Some(server) = fs.foreign.server_of(fault.device) else {
         return 0;
     };
+    mirrors_at(group, server)
+}
+
+/// The mirrors that have something on a server.
+fn mirrors_at(group: &ForeignGroup, server: u32) -> u32 {
     let has =
         |mirror: &u32| (0..group.width).any(|stripe| group.server(*mirror, stripe) == Some(server));
     (0..group.mirrors)
         .filter(has)
         .fold(0, |all, m| all | 1 << m)
+}
+
+/// Mirrors that a fence waits for at servers that are down do not count any more, soon: whoever is to be kept off a file cannot be
+/// kept off there. To be called about every second.
+pub(crate) fn lose_unfenced(fs: &Arc<Fs>) {
+    let mut lost: BTreeMap<FileId, (u32, u32)> = BTreeMap::new();
+    for (server, number, generation) in fs.foreign.fences_at_lost_servers(UNFENCED_MAX) {
+        let inode = Actor::root().ns(fs, |ns, op| ns.resolve_data(op, FileId(number), generation));
+        let Ok(inode) = inode else { continue };
+        let Some(at) = file_at(fs, &inode) else {
+            continue;
+        };
+        if let Some(group) = fs.foreign.group(at.group) {
+            let good = good_mirrors(&group, &at);
+            let (mirrors, _) = lost.entry(inode.id).or_insert((0, good));
+            *mirrors |= mirrors_at(&group, server) & good;
+        }
+    }
+    for (file, (mirrors, good)) in lost {
+        if mirrors != 0 && good & !mirrors != 0 {
+            begin(fs, file, mirrors);
+        }
+    }
 }
 
 /// Marks mirrors in a task, unless one is at it.

@@ -33,41 +33,58 @@ pub(crate) fn good_mirrors(group: &ForeignGroup, at: &FileAt) -> u32 {
     group.all_mirrors() & !at.bad_mirrors
 }
 
-/// A writer is lost, or this server has restarted: its mirrors may differ. One of them counts from now on. Returns whether the size
-/// may be taken from the servers.
-pub(crate) fn choose_one(fs: &Arc<Fs>, inode: &Inode) -> bool {
+/// A writer is lost, or this server has restarted: its mirrors may differ. One of them counts from now on, at which nobody writes by
+/// a layout any more. Returns the file then, once its size may be taken from the servers.
+///
+/// A restart notes no fences, and layouts of before it still write. So the ids are seen to here.
+pub(crate) fn choose_one(fs: &Arc<Fs>, inode: &Arc<Inode>) -> Option<Arc<Inode>> {
+    let fenced = |inode: &Arc<Inode>| (!fs.is_fencing(inode)).then(|| Arc::clone(inode));
     let Some(at) = file_at(fs, inode) else {
-        return true;
+        return fenced(inode);
     };
-    let Some(group) = fs.foreign.group(at.group) else {
-        return true;
-    };
+    fence_now(fs, inode);
+    let group = fs.foreign.group(at.group)?;
     let good = good_mirrors(&group, &at);
     if good.count_ones() <= 1 {
-        return true;
+        return fenced(inode);
     }
     if fs.state().layouts.is_held(inode.id.0, IoModes::ANY, None) {
         // They were recalled as the writer was lost.
-        return false;
+        return None;
     }
-    let is_up = |mirror: &u32| {
+    // One that is being fenced may be at a server that is dead.
+    let is_fit = |mirror: &u32| {
         let stripes = 0..group.width;
         let mut servers = stripes.filter_map(|stripe| group.server(*mirror, stripe));
-        servers.all(|server| fs.foreign.is_up(server))
+        servers.all(|server| {
+            let is_fenced = !(fs.foreign).is_fencing_at(server, at.number, at.generation);
+            is_fenced && fs.foreign.is_up(server)
+        })
     };
     let mut mirrors = (0..group.mirrors).filter(|m| good & (1 << m) != 0);
-    let Some(chosen) = mirrors.find(is_up) else {
-        return false;
-    };
+    let chosen = mirrors.find(is_fit)?;
     let cred = Cred::root();
     let mut op = Op::new(&cred, fs.now());
     let others = good & !(1 << chosen);
-    match fs.ns.mark_bad_mirrors(&mut op, inode.id, others) {
-        Ok(_) => true,
+    let marked = (fs.ns).mark_bad_mirrors(&mut op, inode, (others, group.all_mirrors()));
+    match marked {
+        Ok(after) => {
+            // The others need not be waited for.
+            fence_now(fs, &after);
+            fenced(&after)
+        }
         Err(error) => {
             tracing::error!(%error, file = inode.id.0, "mirrors of a file");
-            false
+            None
         }
+    }
+}
+
+/// Sees to it that the mirrors of a foreign file that count get the ids of its epoch, unless they have them.
+fn fence_now(fs: &Arc<Fs>, inode: &Inode) {
+    let epoch = Epoch::from_u64(fs.ns.fencing_epoch(inode));
+    if fs.note_fence(inode, None, epoch) && fs.is_fencing(inode) {
+        fs.deliver_fences();
     }
 }
 

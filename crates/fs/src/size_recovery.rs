@@ -144,11 +144,7 @@ fn prepare(fs: &Arc<Fs>, file: FileId, writers: LostWriters) -> Option<(u32, Ite
         fs.layouts.unknown.lock().done(file, &writers);
         return None;
     };
-    if fs.is_fencing(&inode) || !choose_one(fs, &inode) {
-        return None;
-    }
-    // Which of its mirrors count may have changed.
-    let inode = fs.ns.getattr(&mut op, file).ok()?;
+    let inode = choose_one(fs, &inode)?;
     Some((group, Item { inode, writers }))
 }
 

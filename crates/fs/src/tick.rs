@@ -2,7 +2,8 @@
 
 use crate::fs::Fs;
 use crate::{
-    ahead, client_end, client_record, delegations, follow, kept_replies, layouts, removal,
+    ahead, bad_mirrors, client_end, client_record, delegations, follow, kept_replies, layouts,
+    removal,
 };
 use crate::{restripe, resync, size_recovery, space, truncate};
 use cluster::{AdminError, KeyUsers, RotatedKey, turn_keys};
@@ -20,6 +21,7 @@ pub async fn tick(fs: &Arc<Fs>) {
     fs.clients.recall_slots();
     fs.cluster.tick();
     fs.foreign.tick();
+    bad_mirrors::lose_unfenced(fs);
     resync::start(fs);
     ahead::start(fs);
     follow::look(fs);

@@ -26,24 +26,31 @@ const AHEAD_MAX: usize = 256;
 const GENERATION: u32 = 1;
 
 impl Namespace {
-    /// Notes mirrors of a file that do not count any more. Returns the file as it is then. Nothing shows it: the change
-    /// attribute stays.
+    /// Notes mirrors of a file that do not count any more, out of `all` that it has. Returns the file as it is then. Nothing shows
+    /// it: the change attribute stays.
     ///
     /// # Errors
-    /// [`NsError::Stale`]; [`NsError::Inval`] unless it is a placed file of a foreign tree.
+    /// [`NsError::Stale`]; [`NsError::Inval`] unless it is a placed file of a foreign tree; [`NsError::Busy`] when it has other
+    /// objects than `seen` has, or would have no good mirror.
     pub fn mark_bad_mirrors(
         &self,
         op: &mut Op<'_>,
-        file: FileId,
-        mirrors: u32,
+        seen: &Inode,
+        (mirrors, all): (u32, u32),
     ) -> Result<Arc<Inode>, NsError> {
+        let file = seen.id;
         self.write(op, |txn| {
             txn.purpose(Purpose::Upkeep);
             let before = txn.regular(file)?;
             if !before.is_foreign() || before.is_inline() {
                 return Err(NsError::Inval);
             }
+            // Two that fail at the same time, at different mirrors, must leave one.
             let bad_mirrors = before.bad_mirrors() | mirrors;
+            let has_moved = (before.data(), before.placement) != (seen.data(), seen.placement);
+            if has_moved || all & !bad_mirrors == 0 {
+                return Err(NsError::Busy);
+            }
             if bad_mirrors == before.bad_mirrors() {
                 return Ok(before);
             }

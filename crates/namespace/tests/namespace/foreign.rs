@@ -85,18 +85,25 @@ fn bad_mirrors_are_noted_until_the_file_has_other_objects_or_goes() {
     let top = foreign_dir(&ns, FileId::ROOT, "far");
     let [a, b] = ["a", "b"].map(|name| touch(&ns, &root, top, name, 0o644));
     let own = touch(&ns, &root, FileId::ROOT, "own", 0o644);
-    let mark =
-        |ns: &Namespace, file, mirrors| run(&root, 4, |op| ns.mark_bad_mirrors(op, file, mirrors));
+    let mark = |ns: &Namespace, file, mirrors| {
+        let seen = inode(ns, file);
+        run(&root, 4, |op| {
+            ns.mark_bad_mirrors(op, &seen, (mirrors, 0b111))
+        })
+    };
     let bad = |ns: &Namespace| run(&root, 4, |op| ns.with_bad_mirrors(op, FileId(0), 10)).unwrap();
     assert_eq!(mark(&ns, own, 1).err(), Some(NsError::Inval));
     let change = inode(&ns, a).change;
     assert_eq!(mark(&ns, a, 0b10).unwrap().bad_mirrors(), 0b10);
     assert_eq!(mark(&ns, a, 0b100).unwrap().bad_mirrors(), 0b110);
+    assert_eq!(mark(&ns, a, 1).err(), Some(NsError::Busy), "none is left");
+    assert_eq!(inode(&ns, a).bad_mirrors(), 0b110);
     assert_eq!(inode(&ns, a).change, change);
     mark(&ns, b, 1).unwrap();
     let ns = open(store);
     assert_eq!(bad(&ns), [a, b]);
     assert!(ns.check().unwrap().is_clean());
+    let seen = inode(&ns, a);
     let nameless = run(&root, 5, |op| ns.begin_restripe(op, a, PLACEMENT)).unwrap();
     assert!(nameless.is_foreign());
     run(&root, 5, |op| {
@@ -104,6 +111,8 @@ fn bad_mirrors_are_noted_until_the_file_has_other_objects_or_goes() {
     })
     .unwrap();
     assert_eq!(inode(&ns, a).bad_mirrors(), 0);
+    let late = run(&root, 5, |op| ns.mark_bad_mirrors(op, &seen, (1, 0b111)));
+    assert_eq!(late.err(), Some(NsError::Busy), "it has other objects");
     run(&root, 6, |op| {
         ns.remove(op, top, b"b", What::File, &|_| false)
     })
@@ -119,7 +128,7 @@ fn a_copy_that_lost_a_mirror_says_so_of_the_file() {
     let top = foreign_dir(&ns, FileId::ROOT, "far");
     let file = touch(&ns, &root, top, "f", 0o644);
     let nameless = run(&root, 5, |op| ns.begin_restripe(op, file, PLACEMENT)).unwrap();
-    run(&root, 5, |op| ns.mark_bad_mirrors(op, nameless.id, 2)).unwrap();
+    run(&root, 5, |op| ns.mark_bad_mirrors(op, &nameless, (2, 3))).unwrap();
     run(&root, 5, |op| {
         ns.finish_restripe(op, (file, PLACEMENT), nameless.id)
     })

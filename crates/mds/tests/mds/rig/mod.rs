@@ -136,10 +136,20 @@ impl Rig {
 
     /// In a network that loses what `faults` says.
     pub async fn troubled(faults: Arc<dyn Faults>) -> Self {
+        let clock_s = Arc::new(AtomicI64::new(START_S));
+        Self::troubled_over(faults, Arc::new(MemStore::new()), clock_s).await
+    }
+
+    /// In such a network, over what an earlier run has stored.
+    pub async fn troubled_over(
+        faults: Arc<dyn Faults>,
+        store: Arc<dyn MetaStore>,
+        clock_s: Arc<AtomicI64>,
+    ) -> Self {
         Self::begin(
             MemoryNetwork::new(faults),
-            Arc::new(MemStore::new()),
-            Arc::new(AtomicI64::new(START_S)),
+            store,
+            clock_s,
             Exports::loopback(Squash::None),
             IdentityConfig::default(),
             DelegationLimits::default(),
