@@ -52,22 +52,53 @@ pub struct DeviceFault {
 /// Mirrors of a file have failed: they do not count any more when this returns.
 ///
 /// # Errors
-/// `Delay` while somebody has a layout, or when no other mirror is good.
+/// `Delay` while somebody has a layout, which goes on after this, or when no other mirror is good.
 pub(crate) async fn lose(fs: &Arc<Fs>, file: FileId, mirrors: u32) -> Result<(), NfsStatus> {
+    match mark(fs, file, mirrors).await {
+        Err(NotMarked::Yet) => {
+            // Whoever asked may never ask again, and what it wrote is at some of them.
+            begin(fs, file, mirrors);
+            Err(NfsStatus::Delay)
+        }
+        Err(NotMarked::Last) => Err(NfsStatus::Delay),
+        Err(NotMarked::Failed(status)) => Err(status),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Why mirrors are not marked.
+enum NotMarked {
+    /// Somebody has a layout, or the file has other objects now.
+    Yet,
+    /// No other mirror is good.
+    Last,
+    Failed(NfsStatus),
+}
+
+impl From<NfsStatus> for NotMarked {
+    fn from(status: NfsStatus) -> Self {
+        match status {
+            NfsStatus::Delay => Self::Yet,
+            status => Self::Failed(status),
+        }
+    }
+}
+
+async fn mark(fs: &Arc<Fs>, file: FileId, mirrors: u32) -> Result<(), NotMarked> {
     if mirrors == 0 {
         return Ok(());
     }
     let _hold = LayoutHold::new(fs, file);
     let mut actor = Actor::root();
     let inode = actor.ns(fs, |ns, op| ns.getattr(op, file))?;
-    let at = file_at(fs, &inode).ok_or(NfsStatus::Delay)?;
+    let at = file_at(fs, &inode).ok_or(NotMarked::Last)?;
     if at.bad_mirrors & mirrors == mirrors {
         return Ok(());
     }
     let group = fs.foreign.group(at.group).ok_or(NfsStatus::ServerFault)?;
     if good_mirrors(&group, &at) & !mirrors == 0 {
         tracing::error!(file = file.0, "the last good mirror of a file fails");
-        return Err(NfsStatus::Delay);
+        return Err(NotMarked::Last);
     }
     unread(fs, &inode).await?;
     let of = (mirrors, group.all_mirrors());
@@ -210,8 +241,8 @@ fn begin(fs: &Arc<Fs>, file: FileId, mirrors: u32) {
         let _hold = LayoutHold::new(&fs, file);
         for _ in 0..TRIES_MAX {
             let mirrors = fs.mirror_reports.lock().of(file);
-            match lose(&fs, file, mirrors).await {
-                Err(NfsStatus::Delay) => tokio::time::sleep(POLL).await,
+            match mark(&fs, file, mirrors).await {
+                Err(NotMarked::Yet) => tokio::time::sleep(POLL).await,
                 Ok(()) if fs.mirror_reports.lock().of(file) != mirrors => {}
                 _ => break,
             }

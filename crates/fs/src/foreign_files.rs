@@ -61,7 +61,10 @@ pub(crate) fn choose_one(fs: &Arc<Fs>, inode: &Arc<Inode>) -> Option<Arc<Inode>>
             is_fenced && fs.foreign.is_up(server)
         })
     };
-    let mut mirrors = (0..group.mirrors).filter(|m| good & (1 << m) != 0);
+    let of = |bits: u32| (0..group.mirrors).filter(move |mirror| bits & (1 << mirror) != 0);
+    // One that is about to be marked lacks a write.
+    let failing = fs.mirror_reports.lock().of(inode.id);
+    let mut mirrors = of(good & !failing).chain(of(good & failing));
     let chosen = mirrors.find(is_fit)?;
     let cred = Cred::root();
     let mut op = Op::new(&cred, fs.now());

@@ -15,6 +15,10 @@
 mod clone;
 #[path = "mds/copy.rs"]
 mod copy;
+#[path = "mds/far.rs"]
+mod far;
+#[path = "mds/foreign_faults.rs"]
+mod foreign_faults;
 #[path = "mds/keys.rs"]
 mod keys;
 #[path = "mds/layouts.rs"]
@@ -158,4 +162,24 @@ async fn what_is_not_durable_yet_is_told_to_no_data_server() {
     syncs.store(true, Relaxed);
     second.await;
     assert_eq!(objects_of(&ds), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_at_foreign_servers_are_there_when_open_is_answered() {
+    let (rig, _port, far) = far::far_cluster(4, "stripe_count=2 copies=2").await;
+    let alice = rig.session("alice").await;
+    let file = far::far_file(&alice, "f").await;
+    let objects = far.objects(&rig, &file).concat();
+    assert_eq!(objects.iter().flatten().count(), 4);
+    for fake in &far.fakes {
+        assert_eq!(fake.files().len(), 1, "there is no pool");
+    }
+    // One that is dead holds nobody up for long, and its objects come with the first use.
+    far.kill(0);
+    let start = tokio::time::Instant::now();
+    let late = far::far_file(&alice, "late").await;
+    assert!(start.elapsed() < Duration::from_secs(6), "it waited");
+    real::write(&late, 0, StableHow::FileSync, b"late").await;
+    far.start(0);
+    far.whole(&rig, &late, b"late").await;
 }

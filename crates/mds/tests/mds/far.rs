@@ -43,10 +43,11 @@ use xdr::Opaque;
 /// The stripe unit of the rig.
 pub const UNIT: usize = 4096;
 
-/// Servers that are dead: their connections end, and nobody reaches them.
+/// Servers that are dead: their connections end, and nobody reaches them. And those that are silent.
 #[derive(Default)]
 pub struct Cables {
     dead: Mutex<BTreeSet<String>>,
+    silent: Mutex<BTreeSet<String>>,
 }
 
 impl Faults for Cables {
@@ -55,9 +56,13 @@ impl Faults for Cables {
             true => passage.to,
             false => passage.from,
         };
-        match self.dead.lock().contains(server) {
-            true => Fate::Cut,
-            false => Fate::Deliver,
+        match (
+            self.dead.lock().contains(server),
+            self.silent.lock().contains(server),
+        ) {
+            (true, _) => Fate::Cut,
+            (_, true) => Fate::Lose,
+            _ => Fate::Deliver,
         }
     }
 
@@ -181,8 +186,14 @@ impl Far {
         self.cables.dead.lock().insert(name(index));
     }
 
+    /// What it is sent is lost, and what it says.
+    pub fn mute(&self, index: usize) {
+        self.cables.silent.lock().insert(name(index));
+    }
+
     pub fn start(&self, index: usize) {
         self.cables.dead.lock().remove(&name(index));
+        self.cables.silent.lock().remove(&name(index));
     }
 
     /// A client's connection to a server.
