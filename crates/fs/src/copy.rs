@@ -295,11 +295,22 @@ impl Pass<'_> {
         );
         match punched {
             Ok(seen) => self.note(seen, len),
+            // New objects of a file have zeros where nothing was written yet.
+            Err(NfsStatus::NotSupp) if self.is_untouched(actor, range.start)? => {
+                self.note(BTreeMap::new(), len);
+            }
             // A file system without holes gets the zeros.
             Err(NfsStatus::NotSupp) => self.write_zeros(actor, range).await?,
             Err(status) => return Err(status),
         }
         Ok(())
+    }
+
+    /// Whether nothing was written from here on to a destination that has no name, so that nobody else writes it.
+    fn is_untouched(&self, actor: &mut Actor, from: u64) -> Result<bool, NfsStatus> {
+        let file = self.copy.dst.id;
+        let dst = actor.ns(self.fs, |ns, op| ns.getattr(op, file))?;
+        Ok(dst.nlink == 0 && self.fs.state().open_count(file.0) == 0 && from >= dst.size)
     }
 
     async fn write_zeros(&mut self, actor: &mut Actor, range: Range) -> Result<(), NfsStatus> {

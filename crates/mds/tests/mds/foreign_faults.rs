@@ -261,7 +261,7 @@ async fn errors_in_a_layoutreturn_cost_the_mirror_and_nonsense_costs_nothing() {
         opnum: u32::MAX,
         ..fault(&rw, 0, OpNum::Write, NfsStatus::Io)
     };
-    let many = vec![nobodys, odd].repeat(128);
+    let many = [nobodys, odd].repeat(128);
     report(&file, rw.stateid, many).await.unwrap();
     pass(2).await;
     assert_eq!(inode(&rig, &file).bad_mirrors(), 0);
@@ -355,6 +355,28 @@ async fn a_mirror_that_lacks_a_write_is_marked_though_the_writer_does_not_ask_ag
     drop(rig.session_of("carol", *b"boot0002", None).await);
     assert_eq!(bytes_of(&file, 0, usize::MAX).await, model);
     far.whole(&rig, &file, &model).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_holes_of_a_file_stay_holes_when_its_mirror_comes_back() {
+    let (rig, _port, far) = far_cluster(2, "copies=2").await;
+    let alice = rig.session("alice").await;
+    let file = far_file(&alice, "f").await;
+    let mut model = bytes(100, 1);
+    write(&file, 0, StableHow::FileSync, &model).await;
+    write(&file, 40 << 20, StableHow::FileSync, b"end").await;
+    model.resize(40 << 20, 0);
+    model.extend(b"end");
+    let dead = Far::index(&rig, &file, 1, 0);
+    far.kill(dead);
+    write(&file, 0, StableHow::FileSync, b"new").await;
+    model[..3].copy_from_slice(b"new");
+    let before = far.fakes[1 - dead].calls(nfs3::Proc::Write);
+    far.start(dead);
+    far.whole(&rig, &file, &model).await;
+    let writes = far.fakes[1 - dead].calls(nfs3::Proc::Write) - before;
+    assert!(writes < 10, "{writes}");
+    assert!(bytes_of(&file, 0, usize::MAX).await == model);
 }
 
 #[tokio::test(start_paused = true)]
