@@ -17,6 +17,7 @@ use crate::mirror_reports::MirrorReports;
 use crate::offloads::Offloads;
 use crate::pools::Pools;
 use crate::restripes::Restripes;
+use crate::resyncs::Resyncs;
 use crate::space_notes::SpaceNotes;
 use crate::unknown_sizes;
 use client_table::ClientTable;
@@ -223,8 +224,7 @@ pub struct Fs {
     pub(crate) offloads: Mutex<Offloads>,
     pub(crate) restripes: Restripes,
     pub(crate) mirror_reports: Mutex<MirrorReports>,
-    /// After which file the search for bad mirrors goes on.
-    pub(crate) resynced: Mutex<FileId>,
+    pub(crate) resyncs: Mutex<Resyncs>,
     pub(crate) pools: Mutex<Pools>,
     /// Places for chunks that copies hold.
     pub(crate) copy_chunks: Arc<Semaphore>,
@@ -294,7 +294,7 @@ impl Fs {
             space_noted: Hinted::default(),
             restripes: Restripes::default(),
             mirror_reports: Mutex::default(),
-            resynced: Mutex::new(FileId(0)),
+            resyncs: Mutex::default(),
             pools: Mutex::default(),
             offloads: Mutex::new(Offloads::new(ns.boot())),
             copy_chunks: Arc::new(Semaphore::new(COPY_CHUNKS_MAX)),

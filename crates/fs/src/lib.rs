@@ -63,6 +63,7 @@ mod removal;
 mod restripe;
 mod restripes;
 mod resync;
+mod resyncs;
 mod size_recovery;
 mod space;
 mod space_notes;

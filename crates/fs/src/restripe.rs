@@ -292,10 +292,23 @@ impl Job<'_> {
             };
             let kept = |_: &_| Prepared::default();
             copy::run(self.fs, actor, &copy, &patience, &kept).await?;
+            self.check_gain(actor)?;
             self.progress.copied_bytes.fetch_add(len, Relaxed);
             at += len;
         }
         Ok(())
+    }
+
+    /// New objects that lack as many mirrors as those that the file has are of no use.
+    fn check_gain(&self, actor: &mut Actor) -> Result<(), NfsStatus> {
+        let mut bad = |file| {
+            let inode = actor.ns(self.fs, |ns, op| ns.getattr(op, file))?;
+            Ok::<u32, NfsStatus>(inode.bad_mirrors().count_ones())
+        };
+        match (bad(self.file)?, bad(self.nameless.id)?) {
+            (before, after) if before > 0 && after >= before => Err(NfsStatus::Io),
+            _ => Ok(()),
+        }
     }
 
     /// Copies the rest while nobody reads or writes, and gives the file its new objects. False when too much was left.
@@ -312,6 +325,7 @@ impl Job<'_> {
         }
         fence_all(fs, self.file).await?;
         self.copy_alone(actor, &written).await?;
+        self.check_gain(actor)?;
         if fs.restripes.is_overtaken(self.file) {
             return Err(NfsStatus::Delay);
         }

@@ -1,7 +1,8 @@
 //! What brings back the mirrors of files that do not count: a restriping gives the file new objects, all of them good.
 //!
 //! # Failure
-//! While too few servers are up the file stays as it is. It is tried again with a later tick.
+//! While too few servers are up the file stays as it is. It is tried again with a later tick. One that was begun is not begun again
+//! for a while: a server that answers and takes no writes would have all of a file copied again and again.
 //!
 //! May call: `restripe`, the name space.
 
@@ -9,10 +10,10 @@ use crate::fs::Fs;
 use crate::restripe;
 use namespace::{Cred, FileId, Op};
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// Files that one tick begins to bring back.
 const RESYNCS_MAX: usize = 4;
-
 /// Begins to bring back mirrors that do not count. To be called about every second.
 pub(crate) fn start(fs: &Arc<Fs>) {
     if fs.foreign.is_empty() {
@@ -20,7 +21,7 @@ pub(crate) fn start(fs: &Arc<Fs>) {
     }
     let cred = Cred::root();
     let mut op = Op::new(&cred, fs.now());
-    let after = *fs.resynced.lock();
+    let after = fs.resyncs.lock().after;
     let files = fs.ns.with_bad_mirrors(&mut op, after, RESYNCS_MAX);
     let files = match files {
         Ok(files) => files,
@@ -29,16 +30,22 @@ pub(crate) fn start(fs: &Arc<Fs>) {
             return;
         }
     };
-    *fs.resynced.lock() = match files.last() {
+    fs.resyncs.lock().after = match files.last() {
         Some(last) if files.len() == RESYNCS_MAX => *last,
         _ => FileId(0),
     };
+    let now = Instant::now();
     for file in files {
         let Ok(inode) = fs.ns.getattr(&mut op, file) else {
             continue;
         };
-        // It is tried again with the next tick.
-        let _later = restripe::renew(fs, &inode);
+        if fs.resyncs.lock().is_recent(file, now) {
+            continue;
+        }
+        // What cannot begin is tried again with a later tick.
+        if restripe::renew(fs, &inode).is_ok() {
+            fs.resyncs.lock().note_begun(file, now);
+        }
     }
 }
 

@@ -357,6 +357,28 @@ async fn a_mirror_that_lacks_a_write_is_marked_though_the_writer_does_not_ask_ag
     far.whole(&rig, &file, &model).await;
 }
 
+/// Its disk may have become read-only: the pulse says nothing of that.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_takes_no_writes_does_not_have_a_file_copied_again_and_again() {
+    let (rig, _port, far) = far_cluster(2, "copies=2").await;
+    let alice = rig.session("alice").await;
+    let file = far_file(&alice, "f").await;
+    let mut model = bytes(100_000, 1);
+    fill(&file, 0, &model).await;
+    let failing = Far::index(&rig, &file, 1, 0);
+    far.fakes[failing].set_fault(Some(Fault::TakesNothing));
+    write(&file, 0, StableHow::FileSync, b"new").await;
+    model[..3].copy_from_slice(b"new");
+    pass(5).await;
+    let before = far.fakes[1 - failing].calls(nfs3::Proc::Write);
+    pass(300).await;
+    let writes = far.fakes[1 - failing].calls(nfs3::Proc::Write) - before;
+    assert!(writes < 20, "{writes}");
+    assert!(bytes_of(&file, 0, usize::MAX).await == model);
+    far.fakes[failing].set_fault(None);
+    far.whole(&rig, &file, &model).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_holes_of_a_file_stay_holes_when_its_mirror_comes_back() {
     let (rig, _port, far) = far_cluster(2, "copies=2").await;
