@@ -70,32 +70,38 @@ impl Foreign {
         order
     }
 
-    /// The bytes of an extent, without the zeros at its end.
+    /// The bytes of an extent, without the zeros at its end. What has no object at one mirror is a hole only if no other one that
+    /// answers has the object: a server may have lost it while this process did not run.
     async fn read_piece(
         &self,
         mirrors: &Mirrors,
         order: &[u32],
         extent: Extent,
     ) -> Result<Bytes, FarError> {
-        let mut failures = Failures::default();
+        let (mut failures, mut is_missing) = (Failures::default(), false);
         for mirror in order {
             let read = match mirrors.spot(self, *mirror, extent.index) {
                 Ok(spot) => self.read_object(&spot, extent.offset, extent.len).await,
                 Err(fail) => Err(fail),
             };
             match read {
-                Ok(bytes) => return Ok(bytes),
+                Ok(Some(bytes)) => return Ok(bytes),
+                Ok(None) => is_missing = true,
                 Err(fail) => {
                     mirrors.told(*mirror, extent.index, &fail);
                     failures.add(*mirror, fail.status());
                 }
             }
         }
-        Err(failures.error())
+        match is_missing {
+            true => Ok(Bytes::new()),
+            false => Err(failures.error()),
+        }
     }
 
-    /// READs until the end of the object, or until there are `len` bytes. One that answers all is not copied.
-    async fn read_object(&self, spot: &Spot, offset: u64, len: u64) -> Result<Bytes, Fail> {
+    /// READs until the end of the object, or until there are `len` bytes; `None` when there is no object. One that answers all is
+    /// not copied.
+    async fn read_object(&self, spot: &Spot, offset: u64, len: u64) -> Result<Option<Bytes>, Fail> {
         let server = &*spot.server;
         let (nfs, who) = (&server.nfs, &server.root_caller);
         let mut shorts = 0;
@@ -110,11 +116,11 @@ impl Foreign {
                 )
                 .await?;
             let Some(read) = read else {
-                break;
+                return Ok(None);
             };
             let bytes = read.data.len() as u64;
             if bytes == len {
-                return Ok(read.data);
+                return Ok(Some(read.data));
             }
             got.extend_from_slice(&read.data);
             (at, left) = (at + bytes, left - bytes);
@@ -128,7 +134,7 @@ impl Foreign {
                 }
             }
         }
-        Ok(got.freeze())
+        Ok(Some(got.freeze()))
     }
 }
 

@@ -44,18 +44,20 @@ impl Foreign {
     }
 }
 
-/// The item of one stripe, from what its mirrors told.
+/// The item of one stripe, from what its mirrors told: the first that has the object.
 fn one_of(
-    mut told: impl Iterator<Item = Option<Fattr3>>,
+    told: impl Iterator<Item = Option<Fattr3>>,
     failures: &Failures,
 ) -> Result<StatItem, FarError> {
-    let first = told.next().ok_or_else(|| failures.error())?;
-    let others: u64 = told.flatten().map(|a| a.used).fold(0, u64::saturating_add);
+    let mut told = told.peekable();
+    if told.peek().is_none() {
+        return Err(failures.error());
+    }
+    let mut there = told.flatten();
+    let first = there.next();
+    let others: u64 = there.map(|a| a.used).fold(0, u64::saturating_add);
     Ok(match first {
-        None => StatItem {
-            space_bytes: others,
-            ..MISSING
-        },
+        None => MISSING,
         Some(attributes) => StatItem {
             status: Status::Ok,
             size_bytes: attributes.size,

@@ -233,3 +233,21 @@ async fn what_is_no_file_is_no_object() {
     let made = world.foreign.make(&at).await.unwrap_err();
     assert_eq!(made.status, NfsStatus::Io);
 }
+
+/// This process did not see it: only the other mirror tells that there was something.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_one_mirror_has_is_no_hole_whichever_is_asked_first() {
+    for lost in [0, 1] {
+        let mut world = World::new(2).await;
+        let at = world.file(2, 1, 2);
+        let data = bytes(1000);
+        let stable = StableHow::FileSync;
+        world.foreign.write(&at, 0, stable, &data).await.unwrap();
+        let lost = world.index(&at, lost, 0);
+        world.fakes[lost].lose_files();
+        world.reopen();
+        assert_eq!(world.foreign.read(&at, 0, 1000).await.unwrap(), data);
+        let stat = world.foreign.stat(&at).await.unwrap();
+        assert_eq!(stat[0].size_bytes, 1000);
+    }
+}
