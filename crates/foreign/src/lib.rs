@@ -54,6 +54,7 @@ pub use identity::{ExportIdentity, NoIdentity, Sighting};
 pub use ids::{Ids, READER_UID, ids_of};
 pub use members::{NewServer, ServerStatus};
 pub use nfs3_client::Fh;
+pub use place::MayLack;
 pub use probe::probe;
 pub use pulse::PULSE_EVERY;
 pub use read::READ_BYTES_MAX;

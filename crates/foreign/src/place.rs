@@ -5,36 +5,65 @@
 
 use crate::foreign::{Foreign, Groups};
 use crate::group::{FOREIGN_GROUP_MIN, MIRRORS_MAX};
-use crate::records::{self, GROUPS_MAX, GroupRecord};
+use crate::records::{self, GROUPS_MAX, GroupRecord, ServerState};
 use crate::refusals::NoPlace;
+use crate::server::Server;
 use meta::MetaError;
+use std::sync::Arc;
+
+/// What a group may lack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MayLack {
+    /// All of its servers are up.
+    Nothing,
+    /// Mirrors after the first may be on servers that are down.
+    Mirrors,
+}
 
 impl Foreign {
     /// A group for a new file. The width is cut to what there is, and 0 is 1; fewer mirrors are refused. A new group is in the
     /// metadata store before it is told, so whatever names it there is durable after it.
     ///
+    /// With `allowed` [`MayLack::Mirrors`] and too few servers up, mirrors after the first lie on servers that are down: a file is
+    /// better made with a mirror that is brought back later than not made.
+    ///
     /// # Errors
     /// [`MetaError`]; inside, why there is no place.
-    pub fn pick(&self, width: u32, mirrors: u32) -> Result<Result<u32, NoPlace>, MetaError> {
+    pub fn pick(
+        &self,
+        width: u32,
+        mirrors: u32,
+        allowed: MayLack,
+    ) -> Result<Result<u32, NoPlace>, MetaError> {
         let mirrors = mirrors.max(1);
         if mirrors > MIRRORS_MAX {
             return Ok(Err(NoPlace::NotYet));
         }
-        let usable: Vec<_> = self.all_servers();
-        let usable: Vec<_> = usable.iter().filter(|s| s.is_usable()).collect();
+        let servers: Vec<_> = self.all_servers();
+        let usable: Vec<_> = servers.iter().filter(|s| s.is_usable()).collect();
         let roomy = usable.iter().filter(|s| !s.is_full()).map(|s| s.id);
         let ring: Vec<u32> = roomy.collect();
         let count = u32::try_from(ring.len()).unwrap_or(u32::MAX);
-        if count < mirrors {
-            let is_full = usable.len() >= mirrors as usize;
-            return Ok(Err(match is_full {
-                true => NoPlace::Full,
-                false => NoPlace::NotYet,
-            }));
-        }
-        let width = width.max(1).min(count / mirrors);
+        let is_down = |s: &&Arc<Server>| s.state() == ServerState::Active && !s.is_up();
+        let down: Vec<u32> = servers.iter().filter(is_down).map(|s| s.id).collect();
+        let all = count.saturating_add(u32::try_from(down.len()).unwrap_or(u32::MAX));
+        let width = match allowed {
+            _ if count >= mirrors => width.max(1).min(count / mirrors),
+            MayLack::Mirrors if count > 0 && all >= mirrors => {
+                width.max(1).min(count).min(all / mirrors)
+            }
+            _ => {
+                let is_full = usable.len() >= mirrors as usize;
+                return Ok(Err(match is_full {
+                    true => NoPlace::Full,
+                    false => NoPlace::NotYet,
+                }));
+            }
+        };
         let mut groups = self.groups.lock();
-        let servers = groups.next_servers(&ring, (width * mirrors) as usize);
+        let mut servers = groups.next_servers(&ring, ring.len());
+        servers.extend(down);
+        servers.truncate((width * mirrors) as usize);
         if let Some(id) = groups.ids.get(&(mirrors, servers.clone())) {
             return Ok(Ok(*id));
         }

@@ -2,7 +2,7 @@
 //!
 //! May call: `foreign`.
 
-use foreign::{Foreign, NoPlace};
+use foreign::{Foreign, MayLack, NoPlace};
 use namespace::{LayoutPolicy, Placement};
 use nfs4::NfsStatus;
 
@@ -14,8 +14,9 @@ pub(crate) fn place(
     foreign: &Foreign,
     policy: LayoutPolicy,
     stripe_unit: u32,
+    allowed: MayLack,
 ) -> Result<Placement, NfsStatus> {
-    let picked = foreign.pick(policy.stripe_count, policy.copies.max(1));
+    let picked = foreign.pick(policy.stripe_count, policy.copies.max(1), allowed);
     let group = picked
         .inspect_err(|error| tracing::error!(%error, "groups of foreign servers"))
         .map_err(|_| NfsStatus::Io)?

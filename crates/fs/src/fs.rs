@@ -22,7 +22,7 @@ use crate::space_notes::SpaceNotes;
 use crate::unknown_sizes;
 use client_table::ClientTable;
 use cluster::{Cluster, ClusterConfig, Job, KeyTimes, NoPlace, Random};
-use foreign::{Foreign, ForeignConfig};
+use foreign::{Foreign, ForeignConfig, MayLack};
 use layout::{ClientTag, MdsHandle, MdsHandleError, MdsHandleKind};
 use meta::{MetaError, MetaStore, Seq};
 use namespace::{
@@ -436,7 +436,7 @@ impl Fs {
         };
         let stripe_unit = power_of_two(unit);
         if is_foreign {
-            return foreign_place::place(&self.foreign, policy, stripe_unit);
+            return foreign_place::place(&self.foreign, policy, stripe_unit, MayLack::Mirrors);
         }
         let picked = self.cluster.pick(policy.stripe_count, policy.copies);
         let placed = picked

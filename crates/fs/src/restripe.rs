@@ -22,12 +22,13 @@ use crate::actor::{Actor, Prepared};
 use crate::copy;
 use crate::copy_job::{Copy, Patience};
 use crate::fencing::raise_epoch;
+use crate::foreign_place;
 use crate::fs::Fs;
 use crate::offloads::Progress;
 use crate::quiesce::{self, LayoutHold, layouts_gone};
 use crate::restripes::{Ranges, RestripeState, Shape};
 use crate::target::{io_key, target};
-use foreign::is_foreign;
+use foreign::{MayLack, is_foreign};
 use layout::Rights;
 use namespace::{Cred, FileId, Inode, LayoutPolicy, Op, Placement};
 use nfs4::{NfsStatus, StableHow};
@@ -102,7 +103,7 @@ pub fn restripe(fs: &Arc<Fs>, inode: &Inode, policy: LayoutPolicy) -> Result<(),
     }
 }
 
-/// Begins to give a file new objects of the shape that it has, at servers that are up. It goes on after this has returned.
+/// Begins to give a foreign file new objects of the shape that it has, at servers that are up. It goes on after this has returned.
 ///
 /// # Errors
 /// As [`restripe`].
@@ -116,7 +117,8 @@ pub(crate) fn renew(fs: &Arc<Fs>, inode: &Inode) -> Result<(), NfsStatus> {
         copies: now.copies,
         ..LayoutPolicy::default()
     };
-    let placement = fs.place(policy, inode.is_foreign())?;
+    let unit = now.stripe_unit;
+    let placement = foreign_place::place(&fs.foreign, policy, unit, MayLack::Nothing)?;
     begin(fs, inode, placement)
 }
 

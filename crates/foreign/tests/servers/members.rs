@@ -20,20 +20,20 @@ async fn a_server_is_added_once_with_its_directories_and_is_there_after_a_restar
     assert!(dirs.iter().any(|(n, _)| n == "ff"));
     let again = world.foreign.add(new_server(0)).await;
     assert!(matches!(again, Err(AddError::Known(1))), "{again:?}");
-    let group = world.foreign.pick(2, 1).unwrap().unwrap();
+    let group = world.foreign.pick(2, 1, MayLack::Nothing).unwrap().unwrap();
     let before = world.foreign.group(group).unwrap();
     world.reopen();
     assert_eq!(world.foreign.servers().len(), 2);
     assert_eq!(world.foreign.group(group).unwrap(), before);
     assert!(!world.status(0).is_up, "nothing was seen yet");
     assert_eq!(
-        world.foreign.pick(1, 1).unwrap(),
+        world.foreign.pick(1, 1, MayLack::Nothing).unwrap(),
         Err(NoPlace::NotYet),
         "nobody knows yet whether a server is up"
     );
     world.pass(1).await;
     assert!(world.status(0).is_up);
-    assert!(world.foreign.pick(1, 1).unwrap().is_ok());
+    assert!(world.foreign.pick(1, 1, MayLack::Nothing).unwrap().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -61,7 +61,11 @@ async fn a_server_that_cannot_be_reached_or_squashes_root_is_not_added() {
 async fn new_files_go_round_the_servers_that_are_up_and_have_room() {
     let world = World::new(4).await;
     let picked = |width, mirrors| {
-        let group = world.foreign.pick(width, mirrors).unwrap().unwrap();
+        let group = world
+            .foreign
+            .pick(width, mirrors, MayLack::Nothing)
+            .unwrap()
+            .unwrap();
         assert!(is_foreign(group));
         world.foreign.group(group).unwrap().servers.clone()
     };
@@ -78,16 +82,60 @@ async fn new_files_go_round_the_servers_that_are_up_and_have_room() {
         assert_eq!(distinct(&picked(9, 1)), 2);
         assert!(picked(9, 2).iter().all(|server| *server > 2));
     }
-    assert_eq!(world.foreign.pick(1, 3).unwrap(), Err(NoPlace::Full));
-    assert_eq!(world.foreign.pick(1, 4).unwrap(), Err(NoPlace::NotYet));
+    assert_eq!(
+        world.foreign.pick(1, 3, MayLack::Nothing).unwrap(),
+        Err(NoPlace::Full)
+    );
+    assert_eq!(
+        world.foreign.pick(1, 4, MayLack::Nothing).unwrap(),
+        Err(NoPlace::NotYet)
+    );
     world.fakes[1].set_room(100_000 * MIB, 999 * MIB);
     world.pass(3).await;
-    assert_eq!(world.foreign.pick(1, 3).unwrap(), Err(NoPlace::Full));
+    assert_eq!(
+        world.foreign.pick(1, 3, MayLack::Nothing).unwrap(),
+        Err(NoPlace::Full)
+    );
     world.fakes[1].set_room(100_000 * MIB, 1001 * MIB);
     world.pass(3).await;
-    assert!(world.foreign.pick(1, 3).unwrap().is_ok());
+    assert!(world.foreign.pick(1, 3, MayLack::Nothing).unwrap().is_ok());
     world.foreign.drain(2).await.unwrap();
-    assert_eq!(world.foreign.pick(1, 3).unwrap(), Err(NoPlace::NotYet));
+    assert_eq!(
+        world.foreign.pick(1, 3, MayLack::Nothing).unwrap(),
+        Err(NoPlace::NotYet)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_file_may_have_a_mirror_on_a_server_that_is_down_but_not_its_first() {
+    let world = World::new(3).await;
+    world.kill(0);
+    world.kill(1);
+    world.pass(8).await;
+    let pick = |width, mirrors, allowed| {
+        let group = world.foreign.pick(width, mirrors, allowed).unwrap();
+        group.map(|group| world.foreign.group(group).unwrap().servers.clone())
+    };
+    let too_few = Err(NoPlace::NotYet);
+    assert_eq!(pick(1, 2, MayLack::Nothing), too_few);
+    assert_eq!(
+        pick(2, 2, MayLack::Mirrors).map(|s| (s.len(), s[0])),
+        Ok((2, 3))
+    );
+    assert_eq!(
+        pick(1, 3, MayLack::Mirrors).map(|s| (s.len(), s[0])),
+        Ok((3, 3))
+    );
+    assert_eq!(pick(1, 4, MayLack::Mirrors), too_few);
+    world.foreign.drain(1).await.unwrap();
+    assert_eq!(pick(1, 3, MayLack::Mirrors), too_few, "one that is drained");
+    world.kill(2);
+    world.pass(8).await;
+    assert_eq!(
+        pick(1, 2, MayLack::Mirrors),
+        too_few,
+        "nobody has the first"
+    );
 }
 
 #[tokio::test(start_paused = true)]

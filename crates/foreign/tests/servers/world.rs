@@ -126,7 +126,11 @@ impl World {
         FileAt {
             number,
             generation: 1,
-            group: self.foreign.pick(width, mirrors).unwrap().unwrap(),
+            group: self
+                .foreign
+                .pick(width, mirrors, MayLack::Nothing)
+                .unwrap()
+                .unwrap(),
             stripe_unit: UNIT,
             epoch: (1 << 32) | 1,
             bad_mirrors: 0,
