@@ -75,5 +75,8 @@ cmp /dev/shm/data "$DIR/new" || fail "a new file has other bytes after the serve
 cmp /dev/shm/data "$DIR/data" || fail "an older file has other bytes after the server came back"
 check diff -r "$LIB" "$DIR/copy"
 rm -f /dev/shm/data
+# A look at the directory would mount it again.
+rm -rf "${DIR:?}"/* || fail "cannot empty the tree"
 unmount "$DIR" || fail "cannot unmount the tree"
+rmdir "$DIR" || fail "cannot remove the top of the tree"
 pass
