@@ -17,6 +17,7 @@ use bytes::Bytes;
 use control::{NetAddr, Text};
 use fake::Fake;
 use foreign::{Fh, NewServer, ServerLimits};
+use meta::MetaStore;
 use namespace::{Cred, FileId, Inode, Op, Time};
 use nfs3_client::{CallerAuth, Nfs3Client, Nfs3Error, RpcPeer, RpcPeerConfig};
 use nfs4::cb::CbLayoutRecallArgs;
@@ -171,9 +172,11 @@ impl Far {
 
     /// The metadata server ends, and begins again over what is stored.
     pub async fn restart(&self, rig: Rig, port: Port) -> (Rig, Port) {
-        let store = Arc::clone(&rig.store);
+        // Tasks of the run before go on for a while, over a store and a network that nobody else has.
+        let store: Arc<dyn MetaStore> = Arc::new(rig::copy_of(&*rig.store));
         drop((rig, port));
-        *self.shutdown.lock() = Shutdown::new();
+        let before = std::mem::replace(&mut *self.shutdown.lock(), Shutdown::new());
+        before.trigger();
         let cables = Arc::clone(&self.cables) as Arc<dyn Faults>;
         let clock_s = Arc::new(AtomicI64::new(rig::START_S + 1000));
         let rig = Rig::troubled_over(cables, store, clock_s).await;
@@ -381,20 +384,32 @@ impl FarLayout {
     /// Writes to all mirrors, as a client does.
     pub async fn write(
         &self,
-        (rig, far): (&Rig, &Far),
+        world: (&Rig, &Far),
         offset: usize,
         data: &[u8],
     ) -> Result<(), Nfs3Error> {
-        let width = self.body.mirrors.0[0].data_servers.0.len();
         for mirror in 0..self.body.mirrors.0.len() {
-            let mut at = offset;
-            while at < offset + data.len() {
-                let end = ((at / UNIT + 1) * UNIT).min(offset + data.len());
-                let piece = &data[at - offset..end - offset];
-                let place = (mirror, at / UNIT % width);
-                self.write_at((rig, far), place, at as u64, piece).await?;
-                at = end;
-            }
+            self.write_mirror(world, mirror, offset, data).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes to the stripes of one mirror.
+    pub async fn write_mirror(
+        &self,
+        world: (&Rig, &Far),
+        mirror: usize,
+        offset: usize,
+        data: &[u8],
+    ) -> Result<(), Nfs3Error> {
+        let width = self.body.stripe_count();
+        let mut at = offset;
+        while at < offset + data.len() {
+            let end = ((at / UNIT + 1) * UNIT).min(offset + data.len());
+            let piece = &data[at - offset..end - offset];
+            let place = (mirror, at / UNIT % width);
+            self.write_at(world, place, at as u64, piece).await?;
+            at = end;
         }
         Ok(())
     }

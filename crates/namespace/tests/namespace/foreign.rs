@@ -169,3 +169,17 @@ fn objects_made_ahead_are_taken_once_and_found_after_a_restart() {
     assert_eq!(ahead(&ns), [(names[1], 9), (names[2], 9)]);
     assert!(ns.check().unwrap().is_clean());
 }
+
+#[test]
+fn new_objects_that_are_dropped_leave_no_note_of_their_mirrors() {
+    let ns = fresh();
+    let root = Cred::root();
+    let top = foreign_dir(&ns, FileId::ROOT, "far");
+    let file = touch(&ns, &root, top, "f", 0o644);
+    let nameless = run(&root, 5, |op| ns.begin_restripe(op, file, PLACEMENT)).unwrap();
+    run(&root, 5, |op| ns.mark_bad_mirrors(op, &nameless, (2, 3))).unwrap();
+    run(&root, 5, |op| ns.orphan_closed(op, nameless.id)).unwrap();
+    let bad = run(&root, 5, |op| ns.with_bad_mirrors(op, FileId(0), 10));
+    assert_eq!(bad.unwrap(), []);
+    assert!(ns.check().unwrap().is_clean());
+}
