@@ -2,11 +2,12 @@
 //!
 //! The suite is somebody else's and stays where it is: the command takes a checkout. It needs Python 3 with `ply` and
 //! `xdrlib3`. Owns building Ropewalk, a cluster on loopback with a short lease ([`server`]), and one run of the suite
-//! for each minor version ([`suite`]) in a directory of its own. It compares the results with
+//! for each minor version ([`suite`]) in a directory of its own, on NFSv3 servers if asked to ([`foreign`]). It compares the results with
 //! `xtask/pynfs-expected.txt` ([`expected`]). A test fails the command when it fails without a row there, or passes in
 //! spite of one.
 
 mod expected;
+mod foreign;
 mod server;
 mod suite;
 
@@ -14,7 +15,8 @@ use crate::repo::{self, Result};
 use crate::tools;
 use expected::{Differences, Expected};
 use serde_json::{Value, json};
-use server::Server;
+use server::{Server, Setup};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use suite::{Outcome, Report};
 
@@ -22,12 +24,22 @@ use suite::{Outcome, Report};
 /// long and are asked for by `--flags reboot`.
 const FLAGS_DEFAULT: &str = "everything noblock noflex noreboot";
 
+/// What applies where files lie on NFSv3 servers and have flexible files layouts.
+const FLAGS_FOREIGN: &str = "everything noblock noreboot";
+
 /// The same of the suite for NFSv4.0.
 const FLAGS_DEFAULT_0: &str = "all";
 
-/// What came with the second minor version or after it (COPY; open_arguments of RFC 9754). The suite says so of other
-/// such tests but not of these.
-const FLAGS_MINOR_1: [&str; 3] = ["nocopy", "noDELEG24", "noDELEG25"];
+/// What came with the second minor version or after it (COPY; open_arguments of RFC 9754; LAYOUTSTATS). The suite says so of
+/// other such tests but not of these.
+const FLAGS_MINOR_1: [&str; 6] = [
+    "nocopy",
+    "noDELEG24",
+    "noDELEG25",
+    "noFFLS2",
+    "noFFLS3",
+    "noFFLS4",
+];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -51,6 +63,9 @@ pub(crate) struct Args {
     /// Copies of each stripe in the cluster
     #[arg(long, value_name = "N", default_value_t = 1)]
     copies: u32,
+    /// Files lie on NFSv3 servers, and their tests run too: flexible files layouts with two mirrors
+    #[arg(long)]
+    nfs3_servers: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -113,11 +128,22 @@ fn restart(dir: &Path) -> Result<()> {
 }
 
 fn one(args: &Args, program: &Path, dir: &Path, minor: u32) -> Result<Report> {
-    let server = Server::start(program, dir, args.lease, args.copies)?;
-    let usual = if minor == 0 {
-        FLAGS_DEFAULT_0
-    } else {
-        FLAGS_DEFAULT
+    let setup = Setup {
+        lease_s: args.lease,
+        copies: args.copies,
+        host: Ipv4Addr::LOCALHOST,
+        nfs3: false,
+    };
+    let server = Server::start(program, dir, setup)?;
+    let export = format!("minor-{minor}");
+    let others = match args.nfs3_servers {
+        true => foreign::start(program, dir, &server, &export)?,
+        false => Vec::new(),
+    };
+    let usual = match (minor, args.nfs3_servers) {
+        (0, _) => FLAGS_DEFAULT_0,
+        (_, false) => FLAGS_DEFAULT,
+        (_, true) => FLAGS_FOREIGN,
     };
     let flags = args.flags.as_deref().unwrap_or(usual);
     let mut flags: Vec<&str> = flags.split_whitespace().collect();
@@ -133,11 +159,12 @@ fn one(args: &Args, program: &Path, dir: &Path, minor: u32) -> Result<Report> {
         python: &args.python,
         log: &dir.join("pynfs.log"),
         cluster: server.dir(),
-        target: format!("{}/minor-{minor}", server.address()),
+        target: format!("{}/{export}", server.address()),
         minor,
         flags: &flags,
     });
     server.stop();
+    others.into_iter().for_each(Server::stop);
     report
 }
 

@@ -1,4 +1,5 @@
-//! The cluster that the suite is run against: `ropewalk up` on loopback, in a directory that is made anew.
+//! Clusters for a run of the suite: `ropewalk up` on loopback, in a directory that is made anew. One is tested; others may serve it
+//! as NFSv3 servers ([`super::foreign`]).
 //!
 //! The lease is short, because tests wait for its end, and nobody is squashed, because the suite makes device files. A new
 //! cluster knows no client, so there is no grace period to wait for; [`Server::start`] makes sure.
@@ -18,6 +19,18 @@ const READY: &str = "  stop:";
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 /// Data servers: two, so that files are striped, or as many as there are copies.
 const DS_COUNT_MIN: u32 = 2;
+
+/// What a cluster is to be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Setup {
+    pub(super) lease_s: u64,
+    /// Copies of each stripe.
+    pub(super) copies: u32,
+    /// Where it listens, an address of loopback.
+    pub(super) host: Ipv4Addr,
+    /// Whether it serves NFSv3 as well.
+    pub(super) nfs3: bool,
+}
 
 /// A running cluster.
 pub(super) struct Server {
@@ -46,20 +59,21 @@ pub(super) fn cluster(dir: &Path) -> Cluster {
 }
 
 impl Server {
-    /// Starts a cluster with so many copies of each stripe in `dir`, whose old contents go, and waits until it serves.
-    pub(super) fn start(program: &Path, dir: &Path, lease_s: u64, copies: u32) -> Result<Self> {
+    /// Starts a cluster in `dir`, whose old contents go, and waits until it serves.
+    pub(super) fn start(program: &Path, dir: &Path, setup: Setup) -> Result<Self> {
         let unable = |e| format!("cannot make {}: {e}", dir.display());
         let _ = std::fs::remove_dir_all(dir);
         std::fs::create_dir_all(dir.join("cluster/mds")).map_err(unable)?;
         let dir = std::path::absolute(dir.join("cluster")).map_err(unable)?;
-        let address = free_address()?;
+        let address = free_address(setup.host)?;
         let mds = dir.join("mds");
-        let config = config(&mds, address, free_address()?, lease_s);
+        let control = free_address(Ipv4Addr::LOCALHOST)?;
+        let config = config(&mds, address, control, setup);
         std::fs::write(mds.join("mds.toml"), config).map_err(unable)?;
         let log = std::fs::File::create(dir.join("up.log")).map_err(unable)?;
         let mut up = Command::new(program)
-            .args(["up", "--ds", &copies.max(DS_COUNT_MIN).to_string()])
-            .args(["--copies", &copies.to_string(), "--dir"])
+            .args(["up", "--ds", &setup.copies.max(DS_COUNT_MIN).to_string()])
+            .args(["--copies", &setup.copies.to_string(), "--dir"])
             .arg(&dir)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -106,17 +120,18 @@ impl Drop for Server {
     }
 }
 
-fn config(dir: &Path, listen: SocketAddr, control: SocketAddr, lease_s: u64) -> String {
+fn config(dir: &Path, listen: SocketAddr, control: SocketAddr, setup: Setup) -> String {
+    let Setup { lease_s, nfs3, .. } = setup;
     format!(
-        "state_dir = '{}'\nlisten = ['{listen}']\ncontrol_listen = ['{control}']\nlease_seconds = {lease_s}\n\
+        "state_dir = '{}'\nlisten = ['{listen}']\ncontrol_listen = ['{control}']\nlease_seconds = {lease_s}\nnfs3 = {nfs3}\n\
          [root]\nmode = '1777'\n[[export]]\nclients = '127.0.0.0/8'\naccess = 'rw'\nsquash = 'none'\n",
         dir.display()
     )
 }
 
 /// An address that is free now.
-fn free_address() -> Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+fn free_address(host: Ipv4Addr) -> Result<SocketAddr> {
+    TcpListener::bind((host, 0))
         .and_then(|listener| listener.local_addr())
         .map_err(|e| format!("cannot find a free port: {e}"))
 }
