@@ -4,8 +4,9 @@
 //! `xdrlib3`. Owns building Ropewalk, a cluster on loopback with a short lease ([`server`]), and one run of the suite
 //! for each minor version ([`suite`]) in a directory of its own, on NFSv3 servers if asked to ([`foreign`]). It compares the results with
 //! `xtask/pynfs-expected.txt` ([`expected`]). A test fails the command when it fails without a row there, or passes in
-//! spite of one.
+//! spite of one. If asked to, tshark looks at what was sent ([`decode`]).
 
+mod decode;
 mod expected;
 mod foreign;
 mod server;
@@ -13,6 +14,7 @@ mod suite;
 
 use crate::repo::{self, Result};
 use crate::tools;
+use decode::Decode;
 use expected::{Differences, Expected};
 use serde_json::{Value, json};
 use server::{Server, Setup};
@@ -24,8 +26,9 @@ use suite::{Outcome, Report};
 /// long and are asked for by `--flags reboot`.
 const FLAGS_DEFAULT: &str = "everything noblock noflex noreboot";
 
-/// What applies where files lie on NFSv3 servers and have flexible files layouts.
-const FLAGS_FOREIGN: &str = "everything noblock noreboot";
+/// What applies where files lie on NFSv3 servers and have flexible files layouts. There ALLOCATE is answered NOTSUPP, as NFSv3 has
+/// nothing of the kind.
+const FLAGS_FOREIGN: &str = "everything noblock noreboot noALLOC1 noALLOC2 noALLOC3";
 
 /// The same of the suite for NFSv4.0.
 const FLAGS_DEFAULT_0: &str = "all";
@@ -66,6 +69,9 @@ pub(crate) struct Args {
     /// Files lie on NFSv3 servers, and their tests run too: flexible files layouts with two mirrors
     #[arg(long)]
     nfs3_servers: bool,
+    /// Record loopback, and fail when tshark finds fault with a frame that Ropewalk sent
+    #[arg(long)]
+    decode: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -154,6 +160,10 @@ fn one(args: &Args, program: &Path, dir: &Path, minor: u32) -> Result<Report> {
     if minor == 1 {
         flags.extend(FLAGS_MINOR_1);
     }
+    let decode = match args.decode {
+        true => Some(Decode::start(dir, &server, &others)?),
+        false => None,
+    };
     let report = suite::run(&suite::Run {
         checkout: &args.checkout,
         python: &args.python,
@@ -163,9 +173,10 @@ fn one(args: &Args, program: &Path, dir: &Path, minor: u32) -> Result<Report> {
         minor,
         flags: &flags,
     });
+    let decoded = decode.map_or(Ok(()), Decode::stop);
     server.stop();
     others.into_iter().for_each(Server::stop);
-    report
+    decoded.and(report)
 }
 
 fn print(minor: u32, report: &Report, differences: &Differences, expected: &Expected) {

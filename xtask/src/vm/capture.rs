@@ -112,10 +112,14 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Starts to record what crosses the bridge; when this returns, packets are taken.
     pub(crate) fn start(net: &Net, file: &Path) -> Result<Self> {
+        Self::start_on(net.command("dumpcap"), "br0", file)
+    }
+
+    /// The same of an interface, by a dumpcap that is called so.
+    pub(crate) fn start_on(mut dumpcap: Command, interface: &str, file: &Path) -> Result<Self> {
         // The buffer holds what a slow machine has not written yet; a lost packet would look like an error.
-        let mut child = net
-            .command("dumpcap")
-            .args(["-q", "-i", "br0", "-B", "128", "-w"])
+        let mut child = dumpcap
+            .args(["-q", "-i", interface, "-B", "128", "-w"])
             .arg(file)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-mod capture;
+pub(crate) mod capture;
 mod clones;
 pub(crate) mod cluster;
 mod drain;
