@@ -233,6 +233,9 @@ pub struct Fs {
     pub(crate) host_grants: HostGrants,
     pub(crate) jobs: Jobs,
     pub(crate) lease_ms: u64,
+    /// Bytes that this server itself has read from foreign servers and written there.
+    pub(crate) foreign_read_bytes: AtomicU64,
+    pub(crate) foreign_written_bytes: AtomicU64,
     too_wide_count: AtomicU64,
     clock: WallClock,
 }
@@ -302,6 +305,8 @@ impl Fs {
             host_grants: HostGrants::default(),
             jobs: Jobs::default(),
             lease_ms: config.lease_ms,
+            foreign_read_bytes: AtomicU64::new(0),
+            foreign_written_bytes: AtomicU64::new(0),
             too_wide_count: AtomicU64::new(0),
             clock,
             ns,

@@ -2,6 +2,7 @@
 
 use crate::fs::Fs;
 use cluster::ClusterStatus;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The state of the file service.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +24,9 @@ pub struct FsStatus {
 impl Fs {
     /// The state of the file service now.
     pub fn status(&self) -> FsStatus {
-        let (proxied_read_bytes, proxied_written_bytes) = self.peers.bytes();
+        let (own_read_bytes, own_written_bytes) = self.peers.bytes();
+        let proxied_read_bytes = own_read_bytes + self.foreign_read_bytes.load(Relaxed);
+        let proxied_written_bytes = own_written_bytes + self.foreign_written_bytes.load(Relaxed);
         FsStatus {
             cluster: self.cluster.status(),
             proxied_read_bytes,

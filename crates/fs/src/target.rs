@@ -15,6 +15,7 @@ use namespace::{FileId, Inode};
 use nfs4::{NfsStatus, StableHow, Verifier};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use stripes::Written;
 
 /// A file at its data servers.
@@ -57,7 +58,11 @@ impl Target {
     pub(crate) async fn read(&self, fs: &Fs, offset: u64, len: u64) -> Result<Bytes, NfsStatus> {
         match self {
             Self::Own(target) => fs.peers.read(target, offset, len).await,
-            Self::Foreign(_, at) => Ok(fs.foreign.read(at, offset, len).await?),
+            Self::Foreign(_, at) => {
+                let bytes = fs.foreign.read(at, offset, len).await?;
+                fs.foreign_read_bytes.fetch_add(len, Relaxed);
+                Ok(bytes)
+            }
         }
     }
 
@@ -77,6 +82,8 @@ impl Target {
             Self::Foreign(file, at) => (*file, at),
         };
         let written = fs.foreign.write(at, offset, stable, bytes).await?;
+        fs.foreign_written_bytes
+            .fetch_add(bytes.len() as u64, Relaxed);
         bad_mirrors::lose(fs, file, written.failed_mirrors).await?;
         Ok(Written {
             committed: written.committed,
