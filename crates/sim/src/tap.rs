@@ -250,6 +250,7 @@ impl Tap {
                         client: host(passage.to),
                         incarnation,
                         key,
+                        is_layout: *op == OpNum::LayoutGet,
                     };
                     state.stateids.reply(*stateid, &issue)
                 }

@@ -213,7 +213,7 @@ async fn a_layout_names_objects_ids_and_devices_and_the_client_uses_them() {
     let alice = rig.session("alice").await;
     let file = far_file(&alice, "f").await;
     let kind = file.try_layout(IoMode::Rw).await;
-    assert_eq!(kind.unwrap_err(), NfsStatus::UnknownLayoutType);
+    assert_eq!(kind.unwrap_err(), NfsStatus::LayoutUnavailable);
     let rw = far_layout(&file, IoMode::Rw).await;
     assert_eq!(rw.body.stripe_unit_bytes, UNIT as u64);
     assert_eq!((rw.body.mirrors.0.len(), rw.body.stripe_count()), (2, 2));
