@@ -251,3 +251,28 @@ async fn an_object_that_one_mirror_has_is_no_hole_whichever_is_asked_first() {
         assert_eq!(stat[0].size_bytes, 1000);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_layout_names_an_empty_object_in_the_place_of_one_with_data() {
+    for lost in [0, 1] {
+        let mut world = World::new(2).await;
+        let at = world.file(2, 1, 2);
+        let data = bytes(1000);
+        let stable = StableHow::FileSync;
+        world.foreign.write(&at, 0, stable, &data).await.unwrap();
+        let index = world.index(&at, lost, 0);
+        world.fakes[index].lose_files();
+        world.reopen();
+        let refused = world.foreign.handles(&at).await.unwrap_err();
+        assert_eq!(refused.failed_mirrors, 1 << lost);
+        assert_eq!(world.fakes[index].files().len(), 0, "nothing is made");
+        let good = FileAt {
+            bad_mirrors: 1 << lost,
+            ..at
+        };
+        assert_eq!(world.foreign.handles(&good).await.unwrap().len(), 1);
+    }
+    let world = World::new(2).await;
+    let unheard = world.file(3, 1, 2);
+    assert_eq!(world.foreign.handles(&unheard).await.unwrap().len(), 2);
+}
