@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod client_io;
 mod commit;
 mod cut;
 mod devices;
@@ -44,6 +45,7 @@ mod trial;
 mod write;
 
 pub use cache::HANDLES_MAX;
+pub use client_io::ClientBytes;
 pub use devices::FarDevice;
 pub use error::ProbeError;
 pub use fence_table::FENCES_MAX;

@@ -1,5 +1,6 @@
 //! Servers come, are drained, and go. Owns the order of these steps; each is durable before it is answered.
 
+use crate::client_io::ClientBytes;
 use crate::foreign::Foreign;
 use crate::records::{self, SERVERS_MAX, ServerLimits, ServerRecord, ServerState};
 use crate::refusals::{AddError, ChangeError};
@@ -41,6 +42,8 @@ pub struct ServerStatus {
     pub free_bytes: u64,
     /// Groups that name it.
     pub groups: usize,
+    /// What clients say that they moved by layouts since this metadata server has started.
+    pub client_bytes: ClientBytes,
     /// What it failed with last; `None` after a success of the pulse.
     pub last_error: Option<String>,
 }
@@ -154,6 +157,7 @@ impl Foreign {
                 total_bytes: health.total_bytes,
                 free_bytes: health.free_bytes,
                 groups: self.groups_of(server.id).len(),
+                client_bytes: self.client_io.of(server.id),
                 last_error: health.last_error,
             }
         };

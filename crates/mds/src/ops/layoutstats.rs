@@ -1,10 +1,11 @@
 //! LAYOUTSTATS and LAYOUTERROR (RFC 7862 §15.6, §15.7): what clients tell of their I/O at data servers. It is logged. An own data
 //! server that clients cannot reach is found by its own connection to the MDS. A write that failed at a foreign server costs the
-//! file that mirror.
+//! file that mirror. What clients moved to and from foreign servers is shown for each of them.
 
 use crate::Mds;
 use crate::cx::{self, Cx};
 use crate::layout_kind::fault;
+use foreign::ClientBytes;
 use nfs4::ops::{LayoutErrorArgs, LayoutErrorRes, LayoutStatsArgs, LayoutStatsRes};
 use nfs4::{NfsStatus, OpNum, OpReader, ReplyWriter};
 use server::answer;
@@ -36,6 +37,15 @@ fn layoutstats(
         written_bytes = args.write.bytes,
         "LAYOUTSTATS"
     );
+    // No error may come of the numbers (§15.7.3).
+    let told = ClientBytes {
+        read: args.read.bytes,
+        written: args.write.bytes,
+    };
+    if inode.is_foreign() {
+        let layout = cx.resolve(args.stateid)?.other;
+        (mds.fs.foreign()).note_client_bytes(layout, args.device_id, told);
+    }
     Ok(LayoutStatsRes {})
 }
 

@@ -4,6 +4,7 @@ use crate::status::MdsStatus;
 use crate::status::foreign::{ForeignServerRow, STATE_ACTIVE, STATE_DRAINING};
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use std::fmt::Error;
 
@@ -33,6 +34,26 @@ pub(super) fn of_servers(page: &mut DescriptorEncoder<'_>, mds: &MdsStatus) -> R
         let values = used().map(|s| (s.id.clone(), of(s)));
         let name = format!("foreign_server_{name}");
         family(page, &name, help, "server", values)?;
+    }
+    let counters: [(&str, &str, Of); 2] = [
+        (
+            "read",
+            "Bytes that clients say they read there by layouts",
+            |s| s.client_read_bytes,
+        ),
+        (
+            "written",
+            "Bytes that clients say they wrote there by layouts",
+            |s| s.client_written_bytes,
+        ),
+    ];
+    for (name, help, of) in counters {
+        let name = format!("foreign_server_client_{name}_bytes");
+        let mut metric = page.encode_descriptor(&name, help, None, MetricType::Counter)?;
+        for server in used() {
+            let labels = [("server", server.id.clone())];
+            ConstCounter::new(of(server)).encode(metric.encode_family(&labels)?)?;
+        }
     }
     for (name, help, n) in [
         (

@@ -123,6 +123,8 @@ pub(super) fn foreign_row(server: &::foreign::ServerStatus) -> ForeignServerRow 
         total_bytes: server.total_bytes,
         free_bytes: server.free_bytes,
         groups: count(server.groups),
+        client_read_bytes: server.client_bytes.read,
+        client_written_bytes: server.client_bytes.written,
         last_error: server.last_error.clone(),
     }
 }

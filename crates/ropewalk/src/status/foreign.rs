@@ -33,6 +33,10 @@ pub(crate) struct ForeignServerRow {
     pub free_bytes: u64,
     /// Groups of files that name it.
     pub groups: u64,
+    /// Bytes that clients say they read there by layouts, since the metadata server has started.
+    pub client_read_bytes: u64,
+    /// Bytes that they say they wrote there.
+    pub client_written_bytes: u64,
     /// What it failed with last.
     pub last_error: Option<String>,
 }
@@ -73,6 +77,8 @@ pub(crate) fn list(rows: &[ForeignServerRow]) -> String {
             bytes(server.total_bytes),
             server.used(),
             server.groups.to_string(),
+            bytes(server.client_read_bytes),
+            bytes(server.client_written_bytes),
             server.last_error.clone().unwrap_or_default(),
         ]
     };
@@ -86,6 +92,8 @@ pub(crate) fn list(rows: &[ForeignServerRow]) -> String {
         ">SIZE",
         ">USED",
         ">GROUPS",
+        ">READ",
+        ">WRITTEN",
         "LAST ERROR",
     ];
     match rows.is_empty() {
@@ -151,6 +159,8 @@ mod tests {
             total_bytes: 1000,
             free_bytes: 250,
             groups: 3,
+            client_read_bytes: 5,
+            client_written_bytes: 6,
             last_error: (!up).then(|| "timed out".to_owned()),
         }
     }
