@@ -240,6 +240,15 @@ pub(crate) fn client_gone(fs: &Arc<Fs>) {
     fs.delegating.changed.notify_waiters();
 }
 
+/// A client of NFSv4.0 whose lease is over may not have heard of a recall: it is about to lose all, as in [`revoke_lapsed`].
+fn end_if_silent(fs: &Fs, client: ClientId) {
+    let now_ms = fs.clients.now_ms();
+    let mut clients = fs.clients.lock();
+    if clients.lapsed(client, now_ms) {
+        clients.end_minor_0_soon(client);
+    }
+}
+
 /// What time brings: recalls that are overdue, and a table that gets full. To be called about every second.
 pub(crate) fn tick(fs: &Arc<Fs>) {
     let now_ms = fs.clients.now_ms();
@@ -249,6 +258,7 @@ pub(crate) fn tick(fs: &Arc<Fs>) {
             let fs = Arc::clone(fs);
             async move {
                 for recall in &overdue {
+                    end_if_silent(&fs, recall.client);
                     revoke(&fs, recall).await;
                 }
             }

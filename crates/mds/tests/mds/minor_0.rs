@@ -400,6 +400,22 @@ async fn a_client_whose_delegation_was_taken_with_its_lease_hears_that_nothing_i
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_was_silent_from_a_recall_to_its_end_hears_that_nothing_is_left() {
+    let (rig, _port, _ds) = cluster().await;
+    let (_program, _shutdown) = CallbackProgram::open(&rig);
+    let old = Old::new(&rig, "host").await;
+    delegated(&old).await;
+    let user = User::new(&rig, "alice").await;
+    let waits = user.try_open("f", READ).await.err();
+    assert_eq!(waits, Some(NfsStatus::Delay));
+    be_idle(&[&user], LEASE + Duration::from_secs(1)).await;
+    // Nobody asks for the file in this moment: time alone takes the delegation.
+    mds::Mds::tick(&rig.nfsd).await;
+    be_idle(&[&user], Duration::from_secs(1)).await;
+    assert_eq!(old.renew().await, NfsStatus::Expired);
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_way_to_the_client_nothing_is_delegated() {
     let (rig, _port, _ds) = cluster().await;
     let old = Old::new(&rig, "host").await;
