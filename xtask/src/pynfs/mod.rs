@@ -2,8 +2,8 @@
 //!
 //! The suite is somebody else's and stays where it is: the command takes a checkout. It needs Python 3 with `ply` and
 //! `xdrlib3`. Owns building Ropewalk, a cluster on loopback with a short lease ([`server`]), and one run of the suite
-//! for each minor version ([`suite`]) in a directory of its own, on NFSv3 servers if asked to ([`foreign`]). It compares the results with
-//! `xtask/pynfs-expected.txt` ([`expected`]). A test fails the command when it fails without a row there, or passes in
+//! for each minor version ([`suite`]) in a directory of its own, on NFSv3 servers if asked to ([`foreign`]). It compares
+//! the results with `xtask/pynfs-expected.txt` ([`expected`]). A test fails the command when it fails without a row there, or passes in
 //! spite of one. If asked to, tshark looks at what was sent ([`decode`]).
 
 mod decode;
