@@ -1,7 +1,7 @@
 //! What a run of the suite sends, under the eyes of tshark: no frame of ours may be malformed or have an error in it.
 //!
 //! The suite sends nonsense on purpose, so frames count that the clusters sent: from their ports, calls of theirs to NFSv3
-//! servers, and callbacks. Needs dumpcap and tshark, and the right to record loopback.
+//! servers, and callbacks of sessions. Those of NFSv4.0 have a program that tshark does not know. Needs dumpcap and tshark, and the right to record loopback.
 
 use super::server::{self, Server};
 use crate::repo::{self, Result};
