@@ -55,7 +55,7 @@ impl Foreign {
     /// [`AddError`]; what was made there stays.
     pub async fn add(&self, new: NewServer) -> Result<u32, AddError> {
         let _one = self.adding.lock().await;
-        let id = self.free_id(&new.target)?;
+        let id = self.free_id(&new)?;
         let record = record_of(id, new)?;
         if addresses(&record).is_empty() {
             return Err(AddError::Invalid(
@@ -74,12 +74,14 @@ impl Foreign {
         Ok(id)
     }
 
-    /// The id of the next server.
-    fn free_id(&self, target: &str) -> Result<u32, AddError> {
+    /// The id of the next server. One host may have several servers, each at a port of its own.
+    fn free_id(&self, new: &NewServer) -> Result<u32, AddError> {
         let servers = self.servers.lock();
         for server in servers.values() {
             let record = server.record();
-            if record.state != ServerState::Removed && record.target.as_str() == target {
+            let is_used = record.state != ServerState::Removed;
+            let is_there = new.addresses.iter().any(|a| record.addresses.0.contains(a));
+            if is_used && is_there && record.target.as_str() == new.target {
                 return Err(AddError::Known(server.id));
             }
         }

@@ -20,10 +20,18 @@ async fn a_server_is_added_once_with_its_directories_and_is_there_after_a_restar
     assert!(dirs.iter().any(|(n, _)| n == "ff"));
     let again = world.foreign.add(new_server(0)).await;
     assert!(matches!(again, Err(AddError::Known(1))), "{again:?}");
+    // Another port of the same host is another server.
+    let twin = NewServer {
+        target: new_server(0).target,
+        ..new_server(1)
+    };
+    let again = world.foreign.add(twin).await;
+    assert!(again.is_ok(), "{again:?}");
+    world.foreign.remove_server(3, false).await.unwrap();
     let group = world.foreign.pick(2, 1, MayLack::Nothing).unwrap().unwrap();
     let before = world.foreign.group(group).unwrap();
     world.reopen();
-    assert_eq!(world.foreign.servers().len(), 2);
+    assert_eq!(world.foreign.servers().len(), 3);
     assert_eq!(world.foreign.group(group).unwrap(), before);
     assert!(!world.status(0).is_up, "nothing was seen yet");
     assert_eq!(
