@@ -12,7 +12,9 @@ pub(crate) enum Executed {
     /// Its reply, and its result.
     Done(Message, Arc<[u8]>),
     Refused(AcceptError),
-    /// It has no answer: the client asks again.
+    /// It did nothing, and has no answer yet: the client asks again, and it is executed then.
+    Later,
+    /// It has no answer, and nobody knows how far it came.
     Lost,
 }
 
@@ -22,7 +24,7 @@ impl Executed {
         match self {
             Self::Done(reply, _) => Some(reply),
             Self::Refused(why) => call.refuse(why),
-            Self::Lost => None,
+            Self::Later | Self::Lost => None,
         }
     }
 }
@@ -56,6 +58,7 @@ pub(crate) async fn once(
         Executed::Refused(_) => {
             running.complete(None);
         }
+        Executed::Later => running.forget(),
         Executed::Lost => {}
     }
     executed.answer(call)

@@ -7,7 +7,7 @@
 //! # Ownership
 //! [`Replies`] has the last [`REPLIES_MAX`] calls that are not idempotent. It forgets with the process.
 
-use crate::ReplyCache;
+use crate::{ReplyCache, RunningCall};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -91,6 +91,18 @@ impl Replies {
         kept.calls.insert(key, Heard::Running);
         None
     }
+
+    /// A call that runs has come to nothing. Its next retry is a new call; one that waits is told.
+    fn forget(&self, key: CallKey) {
+        let mut kept = self.kept.lock();
+        kept.calls.remove(&key);
+        // It came lately.
+        if let Some(at) = kept.order.iter().rposition(|known| *known == key) {
+            kept.order.remove(at);
+        }
+        drop(kept);
+        self.ended.notify_waiters();
+    }
 }
 
 impl ReplyCache for &Replies {
@@ -107,6 +119,15 @@ impl ReplyCache for &Replies {
         };
         self.ended.notify_waiters();
         known
+    }
+}
+
+impl RunningCall<&Replies> {
+    /// Ends a call that did nothing and that its client is to send again: the retry is a new call.
+    pub fn forget(mut self) {
+        if let Some(key) = self.key.take() {
+            self.cache.forget(key);
+        }
     }
 }
 
@@ -138,6 +159,20 @@ mod tests {
         }
         assert!(replies.hear(key(1, 7)).is_none(), "the oldest has gone");
         assert!(!(&replies).complete(key(1, 8), None), "so has the next one");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_retry_of_a_call_that_came_to_nothing_is_a_new_call() {
+        let replies = Replies::default();
+        assert!(replies.hear_out(key(1, 7)).await.is_none());
+        let end = async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            RunningCall::new(&replies, key(1, 7)).forget();
+        };
+        let (heard, ()) = tokio::join!(replies.hear_out(key(1, 7)), end);
+        assert!(heard.is_none(), "{heard:?}");
+        assert!(matches!(replies.hear(key(1, 7)), Some(Heard::Running)));
+        assert_eq!(replies.kept.lock().order.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -30,8 +30,8 @@ pub trait ReplyCache {
 /// The guard of a running request.
 #[derive(Debug)]
 pub struct RunningCall<C: ReplyCache> {
-    cache: C,
-    key: Option<C::Key>,
+    pub(crate) cache: C,
+    pub(crate) key: Option<C::Key>,
 }
 
 impl<C: ReplyCache> RunningCall<C> {

@@ -62,7 +62,7 @@ impl Nlm {
         };
         let mut result = Encoder::new();
         if perform(&mut cx, args, &mut result).await.is_err() {
-            return Executed::Lost;
+            return Executed::Later;
         }
         if settle(&self.nfsd, call, &cx.actor).await.is_err() {
             return Executed::Lost;
