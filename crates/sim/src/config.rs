@@ -53,6 +53,8 @@ pub struct Config {
     pub nfs3: bool,
     /// Whether clients of NFSv4.0 open, lock, read and write files beside one of NFSv4.1.
     pub nfs40: bool,
+    /// Whether hosts lock these files by NLM, and read and write them by NFSv3.
+    pub nlm: bool,
     /// A built-in fault.
     pub bug: Option<InjectedBug>,
 }
@@ -83,6 +85,7 @@ impl Config {
             restripes: false,
             nfs3: false,
             nfs40: false,
+            nlm: false,
             bug: None,
         }
     }

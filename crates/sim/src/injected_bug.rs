@@ -7,6 +7,8 @@ use control::{Answer, ToDs};
 use meta::{MetaError, Pair, Purpose, Read, Tx, TxBody, TxOutcome};
 use nfs4::ops::{PutFhArgs, SequenceArgs};
 use nfs4::{CompoundHeader, OpNum, OpReader};
+use nlm::nsm::NsmProc;
+use nlm::{Nlm4LockArgs, NlmProc};
 use objects::{Content, MemObjects, ObjectId, ObjectStore};
 use parking_lot::Mutex;
 use rpc::{CallHeader, OpaqueAuth};
@@ -67,6 +69,12 @@ pub enum InjectedBug {
     ForgetDeny,
     /// The metadata server acknowledges WRITEs of NFSv4 and writes elsewhere.
     MisplaceWrites,
+    /// The metadata server takes exclusive locks of NLM for shared ones.
+    ShareHostLocks,
+    /// The metadata server takes reclaims of NLM for new locks.
+    ForgetHostReclaims,
+    /// The metadata server acknowledges that a host has restarted, and ends none of its locks.
+    KeepHostLocks,
     /// Clients go on relying on locks that they have given up.
     KeepLocks,
     /// Clients go on using delegations that they have returned.
@@ -305,9 +313,43 @@ pub(crate) fn mds_service(
         Some(InjectedBug::ShareLocks) => |record: &Bytes| altered(record, OpNum::Lock),
         Some(InjectedBug::ForgetDeny) => |record: &Bytes| altered(record, OpNum::Open),
         Some(InjectedBug::MisplaceWrites) => |record: &Bytes| altered(record, OpNum::Write),
+        Some(InjectedBug::ShareHostLocks) => {
+            |record: &Bytes| other_lock(record, |lock| lock.exclusive = false)
+        }
+        Some(InjectedBug::ForgetHostReclaims) => {
+            |record: &Bytes| other_lock(record, |lock| lock.reclaim = false)
+        }
+        Some(InjectedBug::KeepHostLocks) => without_notify,
         _ => return service,
     };
     Arc::new(Altered { service, alter })
+}
+
+/// A LOCK of NLM with other arguments.
+fn other_lock(record: &Bytes, change: fn(&mut Nlm4LockArgs<'_>)) -> Option<Instead> {
+    let mut d = Decoder::new(record);
+    let header = CallHeader::decode(&mut d).ok()?;
+    let asked = (header.program, header.procedure);
+    if asked != (nlm::PROGRAM, NlmProc::Lock as u32) {
+        return None;
+    }
+    let mut args: Nlm4LockArgs<'_> = xdr::decode_all(d.rest()).ok()?;
+    change(&mut args);
+    let mut e = Encoder::new();
+    e.raw(&record[..d.position()]);
+    args.encode(&mut e);
+    Some(Instead::Record(e.into_bytes().into()))
+}
+
+/// NOTIFY of a host is answered in place of the server.
+fn without_notify(record: &Bytes) -> Option<Instead> {
+    let header = CallHeader::decode(&mut Decoder::new(record)).ok()?;
+    if (header.program, header.procedure) != (nlm::nsm::PROGRAM, NsmProc::Notify as u32) {
+        return None;
+    }
+    let mut e = Encoder::new();
+    rpc::begin_success(&mut e, header.xid, OpaqueAuth::NONE);
+    Some(Instead::Answer(e.into()))
 }
 
 /// A COMPOUND with other arguments of this operation: LOCK is shared, OPEN denies nothing, WRITE goes 64 KiB behind.

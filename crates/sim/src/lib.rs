@@ -31,6 +31,7 @@ mod redo;
 mod rng;
 mod store;
 mod tap;
+mod tap_hosts;
 mod trace;
 mod wire;
 mod world;

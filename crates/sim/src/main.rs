@@ -62,6 +62,9 @@ struct Args {
     /// Clients of NFSv4.0 open, lock, read and write files beside one of NFSv4.1
     #[arg(long, conflicts_with = "greedy")]
     nfs40: bool,
+    /// Hosts lock files by NLM beside one of NFSv4.1, and beside those of `--nfs40`
+    #[arg(long, conflicts_with = "greedy")]
+    nlm: bool,
     /// Data servers
     #[arg(long)]
     ds: Option<usize>,
@@ -111,6 +114,7 @@ fn config(args: &Args) -> Config {
         restripes: args.restripes,
         nfs3: args.nfs3,
         nfs40: args.nfs40,
+        nlm: args.nlm,
         bug: args.bug,
         ..usual
     }
@@ -156,6 +160,7 @@ fn replay(seed: u64, args: &Args) -> String {
         ("restripes", args.restripes),
         ("nfs3", args.nfs3),
         ("nfs40", args.nfs40),
+        ("nlm", args.nlm),
     ];
     for (name, _) in flags.iter().filter(|(_, is_given)| *is_given) {
         out += &format!(" --{name}");

@@ -203,7 +203,10 @@ impl MdsNode {
         self.net.up("mds");
         let shutdown = Shutdown::new();
         let served: Arc<dyn DynService> = match &self.older {
-            Some(older) => older.beside(&nfsd),
+            Some(older) => {
+                let connector = self.wires.connector(&self.name());
+                older.beside(&nfsd, connector, &mut tasks)
+            }
             None => nfsd.clone(),
         };
         let served = injected_bug::mds_service(self.bug, served);

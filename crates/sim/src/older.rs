@@ -5,11 +5,12 @@
 //!
 //! Faults that are built in stand here too: [`InjectedBug::ForgetReplies`] and [`InjectedBug::KeepVerifier`].
 
+use crate::connector::MDS_NAME;
 use crate::history::History;
 use crate::injected_bug::InjectedBug;
 use bytes::{Bytes, BytesMut};
 use mds::Mds;
-use mds3::{Mount, Nfs3};
+use mds3::{Mount, Nfs3, Nlm, Nsm};
 use nfs3::Proc;
 use nfs3::procs::WriteArgs;
 use nfs4::ops::{PutFhArgs, WriteArgs as WriteArgs4};
@@ -19,7 +20,8 @@ use rpc_service::DynProgram;
 use server::Nfsd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use transport::{BoxFuture, CloseReason, ConnHandle, DynService, Endpoint, Message};
+use tokio::task::JoinSet;
+use transport::{BoxFuture, CloseReason, ConnHandle, Connector, DynService, Endpoint, Message};
 use xdr::{Decode, Decoder, Encoder};
 
 /// Where the stamp of an AUTH_SYS credential is in a call (RFC 5531 §9, appendix A).
@@ -32,15 +34,28 @@ const VERIFIER_BYTES: usize = 8;
 pub(crate) struct Older {
     pub(crate) history: History,
     pub(crate) bug: Option<InjectedBug>,
+    /// Whether hosts lock by NLM.
+    pub(crate) nlm: bool,
 }
 
 impl Older {
-    /// NFSv4 with the programs of version 3 beside it.
-    pub(crate) fn beside(&self, nfsd: &Arc<Nfsd<Mds>>) -> Arc<dyn DynService> {
-        let programs: Vec<Arc<dyn DynProgram>> = vec![
+    /// NFSv4 with the programs of version 3 beside it. `tasks` tell hosts of restarts and of locks.
+    pub(crate) fn beside(
+        &self,
+        nfsd: &Arc<Nfsd<Mds>>,
+        connector: Arc<dyn Connector>,
+        tasks: &mut JoinSet<()>,
+    ) -> Arc<dyn DynService> {
+        let mut programs: Vec<Arc<dyn DynProgram>> = vec![
             Arc::new(Nfs3::new(Arc::clone(nfsd))),
             Arc::new(Mount::new(Arc::clone(nfsd))),
         ];
+        if self.nlm {
+            let nlm = Arc::new(Nlm::new(Arc::clone(nfsd), connector));
+            programs.push(nlm.clone());
+            programs.push(Arc::new(Nsm::new(Arc::clone(nfsd))));
+            tasks.spawn(async move { nlm.tell_hosts(MDS_NAME).await });
+        }
         Arc::new(Watched {
             service: Arc::new(Arc::clone(nfsd).with_programs(programs)),
             older: self.clone(),

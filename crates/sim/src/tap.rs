@@ -4,6 +4,7 @@
 
 use crate::check::Findings;
 use crate::check::{attrs, io, once, promises, stateids};
+use crate::tap_hosts::{HostAnswered, HostAsked};
 use crate::trace::{Trace, host};
 use crate::wire::{self, Ask, Got, OlderKey, Reply, Request, SlotKey};
 use control::{Answer, Proc, ToDs};
@@ -25,6 +26,8 @@ enum Call {
     Parts(Option<promises::PartName>),
     /// A call of NFSv3: its procedure, and its name where it must not be done twice.
     Older(u32, Option<OlderKey>),
+    /// A call of NLM or NSM: program and procedure.
+    Host(u32, u32),
     Other,
 }
 
@@ -133,6 +136,13 @@ impl Tap {
                 self.trace.tell(passage.from, what);
                 Call::Parts(promises::synced(header.procedure, args))
             }
+            nlm::PROGRAM | nlm::nsm::PROGRAM => {
+                let (to, args) = (host(passage.to), d.rest());
+                let asked = HostAsked(header.program, header.procedure, args);
+                let what = format_args!("> {to}: {asked}{}", Fated(fate));
+                self.trace.tell(passage.from, what);
+                Call::Host(header.program, header.procedure)
+            }
             _ => {
                 let what = format_args!("> {}: callback{}", host(passage.to), Fated(fate));
                 self.trace.tell(passage.from, what);
@@ -202,6 +212,11 @@ impl Tap {
                 if let Some(text) = found {
                     self.findings.add(format!("{server}: {text}: {asked}"));
                 }
+            }
+            Call::Host(program, procedure) => {
+                let answered = HostAnswered(*program, *procedure, d.rest());
+                let what = format_args!("< {}: {answered}{}", host(passage.to), Fated(fate));
+                self.trace.tell(passage.from, what);
             }
             Call::Other => {
                 let what = format_args!("< {}: callback{}", host(passage.to), Fated(fate));

@@ -5,8 +5,8 @@ use crate::check::{
 };
 use crate::client::{
     Client, DataParts, DataWorker, Guest, GuestParts, Holder, HolderParts, Locker0, Locker1,
-    LockerParts, Meddler, MeddlerParts, OlderClient, OlderParts, PLACES, Parts, Place, Worker,
-    first_mode,
+    Locker3, LockerParts, Meddler, MeddlerParts, OlderClient, OlderParts, PLACES, Parts, Place,
+    Worker, first_mode,
 };
 use crate::config::Config;
 use crate::connector::{MDS_NAME, OverRdma, Wires, ds_name};
@@ -173,8 +173,10 @@ impl World {
         let older = Older {
             history: history.clone(),
             bug: config.bug,
+            nlm: config.nlm,
         };
-        let mds = mds.with_older((config.nfs3 || config.nfs40).then_some(older));
+        let has_older = config.nfs3 || config.nfs40 || config.nlm;
+        let mds = mds.with_older(has_older.then_some(older));
         let mut older = Rng::new(seed ^ OLDER_SALT);
         let ds = (0..config.ds).map(|index| {
             let node = DsNode::new(ds_node::Parts {
@@ -404,25 +406,30 @@ impl World {
         }
     }
 
-    /// Names of those who share files and lock them: of NFSv4.0, and of NFSv4.1.
-    fn lockers(&self) -> (Vec<String>, Vec<String>) {
-        let (older, newer) = match self.config.nfs40 {
-            true => (2, 1),
-            false => (0, 0),
-        };
+    /// Names of those who share files and lock them: of NFSv4.0, of NFSv4.1, and hosts of NLM.
+    fn lockers(&self) -> [Vec<String>; 3] {
+        let Config { nfs40, nlm, .. } = self.config;
         let named = |kind: &str, count: usize| (0..count).map(|n| format!("{kind}-{n}")).collect();
-        (named("tenant", older), named("locker", newer))
+        [
+            named("tenant", if nfs40 { 2 } else { 0 }),
+            named("locker", usize::from(nfs40 || nlm)),
+            named("host", if nlm { 2 } else { 0 }),
+        ]
     }
 
     async fn employ_lockers(&mut self, work: &mut JoinSet<()>) -> Result<(), String> {
         let steps = self.config.steps * LOCKERS_STEPS;
-        let (older, newer) = self.lockers();
+        let [older, newer, hosts] = self.lockers();
         for name in older {
             let locker = Locker0::worker(self.locker(&name))?;
             work.spawn(locker.work(steps));
         }
         for name in newer {
             let locker = Locker1::worker(self.locker(&name));
+            work.spawn(locker.work(steps));
+        }
+        for name in hosts {
+            let locker = Locker3::worker(self.locker(&name))?;
             work.spawn(locker.work(steps));
         }
         Ok(())
@@ -448,7 +455,7 @@ impl World {
             let made = client.make_dir(&format!("d{at}")).await;
             dirs.push(made.ok_or("no directory in an empty name space")?);
         }
-        if self.config.nfs40 {
+        if self.config.nfs40 || self.config.nlm {
             let parts = self.locker("judge-locks");
             let made = Locker1::furnish(parts).await;
             self.places = made.ok_or("no files for lockers")?;
@@ -480,7 +487,7 @@ impl World {
         let data = (0..self.config.data_clients).map(|n| format!("data-{n}"));
         let holders = (0..self.config.holders).map(|n| format!("holder-{n}"));
         let meddler = (self.config.nfs3 && self.config.holders > 0).then(|| MEDDLER.to_owned());
-        let (tenants, lockers) = self.lockers();
+        let lockers = self.lockers().into_iter().flatten();
         Nemesis {
             rng: self.rng.split(),
             net: self.net.clone(),
@@ -492,7 +499,6 @@ impl World {
                 .chain(data)
                 .chain(holders)
                 .chain(meddler)
-                .chain(tenants)
                 .chain(lockers)
                 .collect(),
             crashes: self.config.crashes,

@@ -150,6 +150,43 @@ fn bytes_that_the_next_holder_of_a_lock_does_not_see_are_found() {
     assert!(is_found(fault, names, SEEDS_OF_LOCKS, words));
 }
 
+fn with_nlm(config: Config) -> Config {
+    Config {
+        nlm: true,
+        ..with_nfs40(config)
+    }
+}
+
+#[test]
+fn promises_to_hosts_that_lock_by_nlm_beside_others_hold_on_every_seed() {
+    try_seeds(100, &with_nlm(Config::names()), " --names --nfs40 --nlm");
+    try_seeds(30, &with_nlm(Config::cluster()), " --nfs40 --nlm");
+    let living = with_nlm(Config::delegations());
+    try_seeds(10, &living, " --delegations --nfs40 --nlm");
+}
+
+#[test]
+fn locks_of_nlm_that_do_not_exclude_others_are_found() {
+    let words = "locks held at one time";
+    let (fault, names) = (InjectedBug::ShareHostLocks, with_nlm(Config::names()));
+    assert!(is_found(fault, names, SEEDS_OF_LOCKS, words));
+}
+
+#[test]
+fn locks_of_nlm_that_cannot_be_reclaimed_are_found() {
+    let words = "was not to be reclaimed: NLM4_DENIED_GRACE_PERIOD";
+    let fault = InjectedBug::ForgetHostReclaims;
+    let names = with_nlm(Config::names());
+    assert!(is_found(fault, names, SEEDS_OF_LOCKS, words));
+}
+
+#[test]
+fn locks_of_a_host_that_has_restarted_are_found() {
+    let words = "finds a lock that this host does not hold";
+    let (fault, names) = (InjectedBug::KeepHostLocks, with_nlm(Config::names()));
+    assert!(is_found(fault, names, SEEDS_OF_LOCKS, words));
+}
+
 #[test]
 fn calls_of_nfsv40_that_are_done_twice_by_one_server_are_found() {
     let words = "was done twice, or never";
@@ -378,6 +415,7 @@ fn the_same_seed_is_the_same_run() {
         (46, with_nfs3(Config::cluster())),
         (47, with_nfs3(Config::names())),
         (48, with_nfs40(Config::names())),
+        (49, with_nlm(Config::names())),
     ] {
         let (a, b) = (run(seed, &config), run(seed, &config));
         let differs = a.lines.iter().zip(&b.lines).find(|(a, b)| a != b);

@@ -116,7 +116,7 @@ pub(crate) struct Held {
     pub(crate) files: Vec<HeldFile>,
     /// When the last request was sent that shows that all that is held is held.
     pub(crate) renewed: Moment,
-    /// Whether it goes when it is not renewed.
+    /// Whether it goes when it is not renewed. Else it goes with the server, unless it is reclaimed.
     pub(crate) is_leased: bool,
 }
 
@@ -225,10 +225,17 @@ impl Held {
 
     /// Until when what is given up now could be relied on. A late answer may have come from what was kept, after the lease.
     pub(crate) fn until(&self) -> Moment {
-        match self.has_lease() {
-            true => self.history.now(),
-            false => self.renewed,
+        match (self.is_leased, self.has_lease()) {
+            (true, false) => self.renewed,
+            (true, true) => self.history.now(),
+            // Whether it will be reclaimed is not known yet.
+            (false, _) => self.restarted().unwrap_or_else(|| self.history.now()),
         }
+    }
+
+    /// When the server lost its power first since it was known that all that is held is held.
+    pub(crate) fn restarted(&self) -> Option<Moment> {
+        self.history.next_cut(self.renewed)
     }
 }
 
