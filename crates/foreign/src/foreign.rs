@@ -6,7 +6,7 @@
 //! May call: the metadata store for its own records, `nfs3-client` by way of [`crate::server`]. It knows no inode.
 
 use crate::cache::HandleCache;
-use crate::client_io::ClientIo;
+use crate::client_sums::ClientSums;
 use crate::fence_table::Fences;
 use crate::group::ForeignGroup;
 use crate::records::{self, GroupRecord, ServerState};
@@ -56,7 +56,7 @@ pub struct Foreign {
     pub(crate) groups: Mutex<Groups>,
     pub(crate) handles: HandleCache,
     pub(crate) fences: Fences,
-    pub(crate) client_io: ClientIo,
+    pub(crate) client_io: ClientSums,
     /// One is added at a time.
     pub(crate) adding: tokio::sync::Mutex<()>,
 }
@@ -89,7 +89,7 @@ impl Foreign {
             groups: Mutex::new(groups),
             handles: HandleCache::default(),
             fences: Fences::default(),
-            client_io: ClientIo::default(),
+            client_io: ClientSums::default(),
             adding: tokio::sync::Mutex::default(),
         }))
     }

@@ -14,6 +14,7 @@
 
 mod cache;
 mod client_io;
+mod client_sums;
 mod commit;
 mod cut;
 mod devices;
@@ -45,7 +46,7 @@ mod trial;
 mod write;
 
 pub use cache::HANDLES_MAX;
-pub use client_io::ClientBytes;
+pub use client_sums::ClientBytes;
 pub use devices::FarDevice;
 pub use error::ProbeError;
 pub use fence_table::FENCES_MAX;

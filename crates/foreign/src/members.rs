@@ -1,6 +1,6 @@
 //! Servers come, are drained, and go. Owns the order of these steps; each is durable before it is answered.
 
-use crate::client_io::ClientBytes;
+use crate::client_sums::ClientBytes;
 use crate::foreign::Foreign;
 use crate::records::{self, SERVERS_MAX, ServerLimits, ServerRecord, ServerState};
 use crate::refusals::{AddError, ChangeError};
