@@ -206,9 +206,8 @@ impl Tap {
                 let what = format_args!("< {to}: {asked} status {status}{}", Fated(fate));
                 self.trace.tell(passage.from, what);
                 let server = host(passage.from);
-                let incarnation = state.incarnations.get(server).copied().unwrap_or(0);
-                let key = key.clone();
-                let found = key.and_then(|key| state.once.older(incarnation, key, body));
+                let run = state.incarnations.get(server).copied().unwrap_or(0);
+                let found = (key.clone()).and_then(|key| state.once.older(run, key, body));
                 if let Some(text) = found {
                     self.findings.add(format!("{server}: {text}: {asked}"));
                 }
