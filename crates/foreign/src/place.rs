@@ -61,7 +61,7 @@ impl Foreign {
             }
         };
         let mut groups = self.groups.lock();
-        let mut servers = groups.next_servers(&ring, ring.len());
+        let mut servers = groups.turned(&ring);
         servers.extend(down);
         servers.truncate((width * mirrors) as usize);
         if let Some(id) = groups.ids.get(&(mirrors, servers.clone())) {
@@ -83,12 +83,12 @@ impl Foreign {
 }
 
 impl Groups {
-    /// The next servers in turn; `ring` has at least so many.
-    fn next_servers(&mut self, ring: &[u32], count: usize) -> Vec<u32> {
-        let first = self.turn % ring.len();
+    /// The servers of a ring that is not empty, from the one whose turn it is.
+    fn turned(&mut self, ring: &[u32]) -> Vec<u32> {
+        let mut turned = ring.to_vec();
+        turned.rotate_left(self.turn % ring.len());
         self.turn = self.turn.wrapping_add(1);
-        let turned = ring.iter().cycle().skip(first);
-        turned.take(count).copied().collect()
+        turned
     }
 
     /// A group that is there already, of at most that width, over servers that can be used. For when no more groups can be.

@@ -17,21 +17,16 @@
 use crate::actor::Actor;
 use crate::foreign_files::{file_at, good_mirrors};
 use crate::fs::Fs;
-use crate::layouts::recall;
-use crate::quiesce::LayoutHold;
+use crate::quiesce::{LayoutHold, unread};
 use foreign::ForeignGroup;
 use layout::Epoch;
 use namespace::{FileId, Inode};
 use nfs4::{NfsStatus, OpNum, Stateid};
-use state::IoModes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
 
-/// How long a caller waits until nobody has a layout.
-const GONE_WAIT: Duration = Duration::from_secs(5);
-/// Pause between two looks.
+/// Pause between two tries.
 const POLL: Duration = Duration::from_millis(100);
 /// Fences at servers that are down that one tick looks at.
 const UNFENCED_MAX: usize = 256;
@@ -100,6 +95,7 @@ async fn mark(fs: &Arc<Fs>, file: FileId, mirrors: u32) -> Result<(), NotMarked>
         tracing::error!(file = file.0, "the last good mirror of a file fails");
         return Err(NotMarked::Last);
     }
+    // Size recovery may need this to end, so it is not waited for.
     unread(fs, &inode).await?;
     let of = (mirrors, group.all_mirrors());
     let after = actor.ns(fs, |ns, op| ns.mark_bad_mirrors(op, &inode, of))?;
@@ -117,24 +113,6 @@ async fn mark(fs: &Arc<Fs>, file: FileId, mirrors: u32) -> Result<(), NotMarked>
     }
     fs.cluster.changed().notify_waiters();
     Ok(())
-}
-
-/// Recalls all layouts of a file and waits until nobody has one. Size recovery may go on: it may need this to end.
-async fn unread(fs: &Arc<Fs>, inode: &Inode) -> Result<(), NfsStatus> {
-    recall(fs, inode, IoModes::ANY, None);
-    let deadline = Instant::now() + GONE_WAIT;
-    loop {
-        let changed = fs.cluster.changed().notified();
-        tokio::pin!(changed);
-        changed.as_mut().enable();
-        if !fs.state().layouts.is_held(inode.id.0, IoModes::ANY, None) {
-            return Ok(());
-        }
-        if Instant::now() >= deadline {
-            return Err(NfsStatus::Delay);
-        }
-        let _either = tokio::time::timeout(POLL, changed).await;
-    }
 }
 
 /// A client with a layout for writing met errors at data servers (LAYOUTERROR, LAYOUTRETURN). Mirrors that a write has failed at

@@ -56,7 +56,8 @@ pub async fn writes_reported<'a>(
     Ok(hold)
 }
 
-/// Recalls layouts of these modes and waits until nobody but `except` has one. To be called under a hold.
+/// Recalls layouts of these modes and waits until nobody but `except` has one, and the size is known: a writer that was fenced has
+/// left one to be found out. To be called under a hold.
 ///
 /// # Errors
 /// `Delay` when somebody still has one.
@@ -66,6 +67,25 @@ pub(crate) async fn layouts_gone(
     modes: IoModes,
     except: Option<ClientId>,
 ) -> Result<(), NfsStatus> {
+    let is_known = || ready(fs, inode.id).is_ok();
+    recalled(fs, inode, (modes, except), is_known).await
+}
+
+/// Recalls all layouts of a file and waits until nobody has one. Its size may be unknown still. To be called under a hold.
+///
+/// # Errors
+/// As [`layouts_gone`].
+pub(crate) async fn unread(fs: &Arc<Fs>, inode: &Inode) -> Result<(), NfsStatus> {
+    recalled(fs, inode, (IoModes::ANY, None), || true).await
+}
+
+/// Recalls layouts, and waits until they are gone and something else is so.
+async fn recalled(
+    fs: &Arc<Fs>,
+    inode: &Inode,
+    (modes, except): (IoModes, Option<ClientId>),
+    is_so: impl Fn() -> bool,
+) -> Result<(), NfsStatus> {
     let file = inode.id;
     layouts::recall(fs, inode, modes, except);
     let deadline = Instant::now() + Duration::from_millis(RECALL_WAIT_MS);
@@ -74,8 +94,7 @@ pub(crate) async fn layouts_gone(
         tokio::pin!(changed);
         changed.as_mut().enable();
         let held = fs.state().layouts.is_held(file.0, modes, except);
-        // A writer that was fenced has left a size to be found out.
-        if !held && ready(fs, file).is_ok() {
+        if !held && is_so() {
             return Ok(());
         }
         if Instant::now() >= deadline {
