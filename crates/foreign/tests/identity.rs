@@ -1,4 +1,4 @@
-//! Goal: who looks for the file of an export is told what it sees, and nothing else passes for the same export.
+//! Goal: a machine that looks for the identity file of an export is told what it sees. No other export passes for this one.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

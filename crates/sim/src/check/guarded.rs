@@ -1,4 +1,4 @@
-//! Data under a lock: who holds one sees what the holder before has written.
+//! Data under a lock: the holder of a lock sees what the holder before it has written.
 //!
 //! Each write has a tag of its own, and fills its range with it. A write counts from its call to its answer. One without an answer may
 //! take effect at any later time. One of NFSv3 may do so until its last execution is over.

@@ -11,7 +11,7 @@
 //! | [`credits`] | a client that stays within its credits is served in time and keeps its connections, whatever others do (R14) |
 //! | [`locks`] | two conflicting locks are never held at one time |
 //! | [`shares`] | no file is open in a way that another open denies |
-//! | [`guarded`] | who holds a lock reads what holders before have written |
+//! | [`guarded`] | the holder of a lock reads what earlier holders have written |
 //! | [`io`] | no I/O under a fenced layout; no removed object comes back |
 //! | [`times`] | a modification time that was set stands until data are changed later |
 //! | [`data`] | every acknowledged byte is read again until it is overwritten or cut |

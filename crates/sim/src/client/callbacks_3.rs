@@ -66,7 +66,7 @@ impl Callbacks3 {
         std::mem::take(&mut self.heard.lock().is_restarted)
     }
 
-    /// One who does not wait for a lock refuses it, as one does who has it by an earlier call.
+    /// A host that does not wait for a lock refuses it. So does a host that has it by an earlier call.
     fn grant(&self, args: &Nlm4TestArgs<'_>) -> Nlm4Stats {
         let told = Waits {
             fh: args.alock.fh.0.to_vec(),

@@ -190,7 +190,7 @@ impl Locker0 {
         Ok(())
     }
 
-    /// An open is lost. Who has a record and comes in time may reclaim it.
+    /// An open is lost. A client that has a record and comes in time may reclaim it.
     async fn not_reclaimed(&mut self, file: usize, status: NfsStatus) -> Result<(), Again> {
         let (renewed, now) = (self.held.renewed, self.held.history.now());
         let cuts = self.held.history.cuts_within((0, 0), now);
