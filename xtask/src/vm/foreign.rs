@@ -1,7 +1,7 @@
 //! The host's part of `foreign`: an NFSv3 server of others is killed in the middle of a write, and started again.
 //!
 //! `vm/host/foreign.sh` runs beside the cluster, and does what it is asked for by files. The host waits for what the
-//! metadata server says of the servers. Entry point: [`foreign`].
+//! metadata server says of the servers. Entry points: [`foreign`], [`stripes`].
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,12 +17,7 @@ const SERVERS: usize = 2;
 
 /// Kills the first server while the guest writes, starts it again, and waits until no mirror is bad.
 pub(crate) fn foreign(stage: &mut Stage<'_>) -> Result<Finding> {
-    let cluster = stage.cluster()?;
-    await_cluster(&cluster)?;
-    await_state("the servers of others were not added", || {
-        Ok(up(&cluster.mds()?) >= SERVERS)
-    })?;
-    stage.guest.signal("added")?;
+    let cluster = await_added(stage)?;
     if !stage.guest.await_signal("writing")? {
         return Ok(None);
     }
@@ -46,6 +41,23 @@ pub(crate) fn foreign(stage: &mut Stage<'_>) -> Result<Finding> {
     }
     stage.guest.signal("level")?;
     Ok(None)
+}
+
+/// Tells the guest when both servers are there.
+pub(crate) fn stripes(stage: &mut Stage<'_>) -> Result<Finding> {
+    await_added(stage)?;
+    Ok(None)
+}
+
+/// Waits until both servers are added, and tells the guest.
+fn await_added(stage: &mut Stage<'_>) -> Result<Cluster> {
+    let cluster = stage.cluster()?;
+    await_cluster(&cluster)?;
+    await_state("the servers of others were not added", || {
+        Ok(up(&cluster.mds()?) >= SERVERS)
+    })?;
+    stage.guest.signal("added")?;
+    Ok(cluster)
 }
 
 /// How many servers of others are up.

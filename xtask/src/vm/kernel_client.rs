@@ -7,6 +7,7 @@
 use super::error::{Context, Failure, Result};
 use super::foreign::YARD_SUFFIX;
 use super::full::DISK_MIB;
+use super::newer::Suite;
 use super::prepare::{Tools, host_scripts, prepare};
 use super::run::{self, Disk, Ropewalk, RunArgs};
 use super::scenario::{Needs, Outcome};
@@ -23,7 +24,7 @@ const SHARED_DISK_MIB: u64 = 600;
 /// `cargo xtask vm kernel-client`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct KernelClientArgs {
-    /// Also data servers that fail under two newer kernels, which takes minutes
+    /// Also newer kernels: data servers that fail under two, and stripes on NFSv3 servers of others, which takes minutes
     #[arg(long)]
     long: bool,
     #[command(flatten)]
@@ -41,7 +42,7 @@ struct Pass {
     /// Copies of each stripe. With two, the scenarios are those of [`COPIES_SCENARIOS`].
     copies: u32,
     /// The client is a newer kernel, and the scenarios are those of [`NEWER_SCENARIOS`].
-    newer: bool,
+    newer: Option<Suite>,
     /// Two NFSv3 servers of others run beside the cluster, and the only scenario is that of them.
     foreign: bool,
 }
@@ -52,7 +53,7 @@ const fn usual(vers: &'static str, files: u32) -> Pass {
         files,
         disk: Disk::Usual,
         copies: 1,
-        newer: false,
+        newer: None,
         foreign: false,
     }
 }
@@ -84,16 +85,23 @@ const PASSES: [Pass; 8] = [
         ..usual("4.2", 0)
     },
     Pass {
-        newer: true,
+        newer: Some(Suite::Trixie),
         ..usual("4.2", 0)
     },
 ];
 
-/// With `--long`.
-const LONG_PASS: Pass = Pass {
-    newer: true,
-    ..with_copies("4.2")
-};
+/// With `--long`. The kernel of the backports changes every week, so CI does not hang on it.
+const LONG_PASSES: [Pass; 2] = [
+    Pass {
+        newer: Some(Suite::Trixie),
+        ..with_copies("4.2")
+    },
+    Pass {
+        newer: Some(Suite::TrixieBackports),
+        foreign: true,
+        ..usual("4.2", 0)
+    },
+];
 
 /// What a newer kernel does otherwise: it asks for delegations in place of opens, and keeps times.
 const NEWER_SCENARIOS: [&str; 3] = ["opens", "preserve", "delegations"];
@@ -115,6 +123,9 @@ const OLDEST_SCENARIOS: [&str; 10] = [
 /// What has all versions in one pass.
 const ALL_VERSIONS: [&str; 2] = ["versions", "nfs3locks"];
 
+/// What NFSv3 servers of others are for; the last is for Linux 6.18 or newer.
+const FOREIGN_SCENARIOS: [&str; 2] = ["foreign", "foreignstripes"];
+
 /// What two copies are for.
 const COPIES_SCENARIOS: [&str; 3] = ["dscrash", "failover", "drain"];
 
@@ -131,7 +142,7 @@ pub(crate) fn kernel_client(dir: &Path, args: &KernelClientArgs) -> Result<bool>
     }
     let binary = release_binary()?;
     let (mut passed, mut failed) = (0, 0);
-    let more = args.long.then_some(&LONG_PASS);
+    let more = if args.long { &LONG_PASSES[..] } else { &[] };
     for pass in PASSES.iter().chain(more) {
         if pass.disk == Disk::Shared && !has_xfs(dir) {
             println!(
@@ -162,8 +173,9 @@ fn run_pass(
         return Ok(Vec::new());
     };
     let name = match pass.disk {
-        Disk::Usual if pass.newer && pass.copies > 1 => "newer-copies",
-        Disk::Usual if pass.newer => "newer",
+        Disk::Usual if pass.newer.is_some() && pass.copies > 1 => "newer-copies",
+        Disk::Usual if pass.newer.is_some() && pass.foreign => "newer-foreign",
+        Disk::Usual if pass.newer.is_some() => "newer",
         Disk::Usual if pass.foreign => "foreign",
         Disk::Usual if pass.copies > 1 => "copies",
         Disk::Usual => "state",
@@ -172,7 +184,7 @@ fn run_pass(
     };
     let state = dir.join(format!("{name}-{id}-{vers}"));
     let mut before = mount_of(pass.disk, &state);
-    if pass.newer {
+    if pass.newer.is_some() {
         before.push_str(&keep_times(&state));
     }
     let mut first = with_rpcbind(tools, &state);
@@ -214,13 +226,18 @@ fn run_pass(
 fn among(all: &run::ScenarioArgs, pass: &Pass) -> Option<run::ScenarioArgs> {
     let is_plain = |needs| !matches!(needs, Needs::Copies | Needs::Foreign);
     match pass {
-        Pass { foreign: true, .. } => all.among(&["foreign"]),
         Pass {
-            newer: true,
+            foreign: true,
+            newer: Some(_),
+            ..
+        } => all.among(&FOREIGN_SCENARIOS),
+        Pass { foreign: true, .. } => all.among(&FOREIGN_SCENARIOS[..1]),
+        Pass {
+            newer: Some(_),
             copies: 2..,
             ..
         } => all.among(&["failover"]),
-        Pass { newer: true, .. } => all.among(&NEWER_SCENARIOS),
+        Pass { newer: Some(_), .. } => all.among(&NEWER_SCENARIOS),
         Pass { copies: 2.., .. } => all.among(&COPIES_SCENARIOS),
         Pass { vers: "4.0", .. } => all.among(&OLDEST_SCENARIOS),
         Pass { vers: "4.1", .. } => all.that(is_plain).map(|all| all.without(&ALL_VERSIONS)),

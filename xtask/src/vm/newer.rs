@@ -4,6 +4,7 @@
 //! lists and packages of the later release lie below the harness's directory.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,8 +12,32 @@ use super::error::{Context, Failure, Result};
 use super::prepare::remove_tree;
 use super::process::output;
 
-/// The release of Debian: its kernel is Linux 6.12.
-const SUITE: &str = "trixie";
+/// A release of Debian after this machine's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Suite {
+    /// Debian 13: its kernel is Linux 6.12.
+    Trixie,
+    /// What Debian 13 gets later: Linux 6.18 or newer, which stripes flexible files layouts.
+    TrixieBackports,
+}
+
+impl Suite {
+    /// As apt calls it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Trixie => "trixie",
+            Self::TrixieBackports => "trixie-backports",
+        }
+    }
+
+    /// The folder that its kernel is unpacked to.
+    pub(super) const fn folder(self) -> &'static str {
+        match self {
+            Self::Trixie => "newer",
+            Self::TrixieBackports => "newest",
+        }
+    }
+}
 
 /// What brings the newest kernel of a release.
 const META_PACKAGE: &str = "linux-image-amd64";
@@ -21,19 +46,23 @@ const META_PACKAGE: &str = "linux-image-amd64";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// Unpacks the kernel and its modules below `root`, unless a kernel is there.
-pub(super) fn add_kernel(dir: &Path, root: &Path) -> Result<()> {
+pub(super) fn add_kernel(dir: &Path, root: &Path, suite: Suite) -> Result<()> {
     if root.join("boot").is_dir() {
         return Ok(());
     }
-    eprintln!("fetching the kernel of Debian {SUITE}");
-    let apt = Apt::of_suite(dir)?;
+    let name = suite.name();
+    eprintln!("fetching the kernel of Debian {name}");
+    let apt = Apt::of_suite(dir, suite)?;
     apt.run("apt-get", &["-q", "update"])?;
-    let depends = apt.run("apt-cache", &["depends", META_PACKAGE])?;
-    let package = (depends.lines())
-        .find_map(|line| line.trim().strip_prefix("Depends: "))
-        .filter(|name| name.starts_with("linux-image-"))
-        .ok_or_else(|| Failure::new(format!("Debian {SUITE} has no {META_PACKAGE}")))?;
-    apt.run("apt-get", &["-q", "download", package])?;
+    let image = apt.depends(META_PACKAGE, &["linux-image-"])?.pop();
+    let image =
+        image.ok_or_else(|| Failure::new(format!("Debian {name} has no {META_PACKAGE}")))?;
+    // Newer releases have a package each for the kernel and its modules.
+    let mut packages = apt.depends(&image, &["linux-base-", "linux-binary-", "linux-modules-"])?;
+    packages.push(image);
+    let mut download = vec!["-q", "download"];
+    download.extend(packages.iter().map(String::as_str));
+    apt.run("apt-get", &download)?;
     for entry in fs::read_dir(&apt.dir).context(|| format!("cannot list {}", apt.dir.display()))? {
         let path = entry
             .context(|| format!("cannot list {}", apt.dir.display()))?
@@ -42,7 +71,27 @@ pub(super) fn add_kernel(dir: &Path, root: &Path) -> Result<()> {
             output(Command::new("dpkg-deb").arg("-x").arg(&path).arg(root))?;
         }
     }
-    remove_tree(&apt.dir)
+    remove_tree(&apt.dir)?;
+    link_image(root)
+}
+
+/// Puts the kernel where older packages have it: newer ones have it beside its modules.
+fn link_image(root: &Path) -> Result<()> {
+    let boot = root.join("boot");
+    if boot.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir(&boot).context(|| format!("cannot create {}", boot.display()))?;
+    let modules = root.join("usr/lib/modules");
+    let unable = || format!("cannot list {}", modules.display());
+    for entry in fs::read_dir(&modules).context(unable)? {
+        let entry = entry.context(unable)?;
+        let release = entry.file_name().to_string_lossy().into_owned();
+        let link = boot.join(format!("vmlinuz-{release}"));
+        symlink(entry.path().join("vmlinuz"), &link)
+            .context(|| format!("cannot create {}", link.display()))?;
+    }
+    Ok(())
 }
 
 /// apt with lists and archives of its own.
@@ -51,7 +100,7 @@ struct Apt {
 }
 
 impl Apt {
-    fn of_suite(dir: &Path) -> Result<Self> {
+    fn of_suite(dir: &Path, suite: Suite) -> Result<Self> {
         let dir = dir.join("newer.apt");
         remove_tree(&dir)?;
         for part in ["lists/partial", "archives/partial"] {
@@ -63,10 +112,20 @@ impl Apt {
         } else {
             String::new()
         };
-        let source = format!("deb {keys}{} {SUITE} main\n", debian()?);
+        let source = format!("deb {keys}{} {} main\n", debian()?, suite.name());
         let path = dir.join("sources.list");
         fs::write(&path, source).context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { dir })
+    }
+
+    /// What a package depends on, as far as its name starts with one of `starts`.
+    fn depends(&self, package: &str, starts: &[&str]) -> Result<Vec<String>> {
+        let listed = self.run("apt-cache", &["depends", package])?;
+        let names = listed
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("Depends: "))
+            .filter(|name| starts.iter().any(|start| name.starts_with(start)));
+        Ok(names.map(str::to_owned).collect())
     }
 
     fn run(&self, program: &str, arguments: &[&str]) -> Result<String> {
@@ -94,8 +153,8 @@ fn debian() -> Result<String> {
         .lines()
         .find_map(|line| line.strip_prefix("Debian "));
     mirror.map(str::to_owned).ok_or_else(|| {
-        Failure::new(format!(
-            "apt knows no mirror of Debian, from which the kernel of {SUITE} comes; run apt-get update on a Debian machine"
-        ))
+        Failure::new(
+            "apt knows no mirror of Debian, from which a newer kernel comes; run apt-get update on a Debian machine",
+        )
     })
 }

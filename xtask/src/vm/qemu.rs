@@ -14,7 +14,7 @@ use std::process::Command;
 use super::error::{Context, Failure, Result};
 use super::initrd;
 use super::net::Net;
-use super::newer;
+use super::newer::{self, Suite};
 use super::prepare::{Tools, guest_scripts, lock, remove_tree, unpack};
 use super::process::output;
 
@@ -47,7 +47,7 @@ pub(crate) enum Kernel {
     /// That of this Debian, with a module for siw.
     WithSiw,
     /// That of a later Debian, without RDMA.
-    Newer,
+    Newer(Suite),
 }
 
 impl Kernel {
@@ -55,7 +55,7 @@ impl Kernel {
     fn packages(self) -> (&'static str, &'static [&'static str]) {
         match self {
             Self::WithSiw => ("siw", SIW_PACKAGES),
-            Self::Newer => ("newer", NEWER_PACKAGES),
+            Self::Newer(suite) => (suite.folder(), NEWER_PACKAGES),
         }
     }
 }
@@ -98,8 +98,8 @@ impl Qemu {
                 packages.join(", ")
             ))
         })?;
-        if kernel == Kernel::Newer {
-            newer::add_kernel(tools.dir(), &root)?;
+        if let Kernel::Newer(suite) = kernel {
+            newer::add_kernel(tools.dir(), &root, suite)?;
         }
         merge_usr(&root)?;
         let release = release(&root)?;
@@ -117,7 +117,7 @@ impl Qemu {
                 qemu.build_siw()?;
                 qemu.index_modules()?;
             }
-            Kernel::Newer if !qemu.modules().join("modules.dep").exists() => {
+            Kernel::Newer(_) if !qemu.modules().join("modules.dep").exists() => {
                 create_dir(&qemu.made)?;
                 qemu.index_modules()?;
             }

@@ -11,6 +11,7 @@ use super::cluster::Cluster;
 use super::error::{Context, Failure, Result};
 use super::hosted::{self, Victim};
 use super::net::{Net, SERVER_IP};
+use super::newer::Suite;
 use super::prepare::{Tools, prepare};
 use super::process::signal;
 use super::qemu::{self, Kernel, Qemu};
@@ -171,9 +172,9 @@ pub(crate) struct RunArgs {
     /// The server command starts NFSv3 servers of others too (vm/host/foreign.sh).
     #[arg(long, requires = "cluster_dir")]
     foreign: bool,
-    /// The client is a newer kernel, under QEMU.
-    #[arg(long)]
-    newer: bool,
+    /// The client is a newer kernel, under QEMU: that of Debian 13, or of its backports
+    #[arg(long, value_enum, value_name = "SUITE", num_args = 0..=1, require_equals = true, default_missing_value = "trixie")]
+    newer: Option<Suite>,
     #[command(flatten)]
     scenarios: ScenarioArgs,
 }
@@ -196,7 +197,7 @@ pub(crate) struct Ropewalk {
     pub(crate) ds_count: u32,
     pub(crate) copies: u32,
     pub(crate) disk: Disk,
-    pub(crate) newer: bool,
+    pub(crate) newer: Option<Suite>,
     pub(crate) foreign: bool,
     pub(crate) scenarios: ScenarioArgs,
 }
@@ -235,15 +236,22 @@ pub(crate) fn run(dir: &Path, args: &RunArgs) -> Result<bool> {
 
 /// Runs the command and hands out what each scenario came to.
 pub(crate) fn outcomes(dir: &Path, args: &RunArgs) -> Result<Vec<Outcome>> {
-    let tools = prepare(dir, if args.newer { qemu::TOOLS } else { &[] })?;
+    let tools = prepare(
+        dir,
+        if args.newer.is_some() {
+            qemu::TOOLS
+        } else {
+            &[]
+        },
+    )?;
     let mut settings = args.scenarios.settings(args.port, &args.export)?;
     if let Some(count) = args.ds_count {
         settings
             .env
             .push(("DS_COUNT".to_owned(), count.to_string()));
     }
-    if args.newer {
-        let qemu = Qemu::prepare(&tools, Kernel::Newer)?;
+    if let Some(suite) = args.newer {
+        let qemu = Qemu::prepare(&tools, Kernel::Newer(suite))?;
         println!("the client is Linux {}", qemu.release());
         settings.qemu = Some(qemu);
     }

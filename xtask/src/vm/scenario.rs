@@ -267,6 +267,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         foreign::foreign,
     ),
     hosted(
+        "foreignstripes",
+        "files striped over two NFSv3 servers of others, by Linux 6.18 or newer (--crash --cluster-dir --foreign --newer=trixie-backports)",
+        Needs::Foreign,
+        foreign::stripes,
+    ),
+    hosted(
         "fsynccrash",
         "kill -9 of the MDS between fsync's WRITEs and its LAYOUTCOMMIT (--crash --cluster-dir)",
         Needs::Cluster,
