@@ -12,13 +12,16 @@
 //! The last good mirror is never marked: what fails there fails for the caller. A client that does not return its layout is fenced
 //! at the good mirrors, and whatever it does at the bad one has no effect.
 //!
+//! Linux since 7 reports all mirrors when one server dies. So a report alone never leaves a file to servers that do not answer:
+//! of the reported mirrors one that answers is spared ([`worst_of`]). The client sends again what it has not written at all of them.
+//!
 //! May call: `foreign`, the name space, `layouts`.
 
 use crate::actor::Actor;
 use crate::foreign_files::{file_at, good_mirrors};
 use crate::fs::Fs;
 use crate::quiesce::{LayoutHold, unread};
-use foreign::ForeignGroup;
+use foreign::{FileAt, ForeignGroup};
 use layout::Epoch;
 use namespace::{FileId, Inode};
 use nfs4::{NfsStatus, OpNum, Stateid};
@@ -32,6 +35,8 @@ const POLL: Duration = Duration::from_millis(100);
 const UNFENCED_MAX: usize = 256;
 /// How often a report is acted on before it is given up: the client reports again.
 const TRIES_MAX: u32 = 60;
+/// How long a mirror may take to tell of a file before it counts as out of reach, here.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 /// An error that a client met at a data server (`device_error4`, RFC 7862 §15.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,10 +151,9 @@ pub fn note_device_faults(
         .filter(|fault| is_writer && costs_mirror(fault))
         .fold(0, |all, fault| all | mirrors_on(fs, &group, fault));
     let mirrors = mirrors & good_mirrors(&group, &at);
-    if mirrors == 0 || good_mirrors(&group, &at) & !mirrors == 0 {
-        return Ok(());
+    if mirrors != 0 {
+        begin(fs, inode.id, mirrors);
     }
-    begin(fs, inode.id, mirrors);
     Ok(())
 }
 
@@ -217,14 +221,60 @@ fn begin(fs: &Arc<Fs>, file: FileId, mirrors: u32) {
     let fs = Arc::clone(fs);
     tokio::spawn(async move {
         let _hold = LayoutHold::new(&fs, file);
-        for _ in 0..TRIES_MAX {
-            let mirrors = fs.mirror_reports.lock().of(file);
-            match mark(&fs, file, mirrors).await {
+        for left in (0..TRIES_MAX).rev() {
+            let reported = fs.mirror_reports.lock().of(file);
+            let marked = match worst_of(&fs, file, reported, left == 0).await {
+                Ok(mirrors) => mark(&fs, file, mirrors).await,
+                Err(not) => Err(not),
+            };
+            match marked {
                 Err(NotMarked::Yet) => tokio::time::sleep(POLL).await,
-                Ok(()) if fs.mirror_reports.lock().of(file) != mirrors => {}
+                Ok(()) if fs.mirror_reports.lock().of(file) != reported => {}
                 _ => break,
             }
         }
         fs.mirror_reports.lock().done(file);
     });
+}
+
+/// Those of the reported mirrors that are to be marked: all of them, while another good one answers. Else one that answers is
+/// spared. One that was not reported and does not answer may have the newest bytes, and is waited for until `is_last`.
+async fn worst_of(
+    fs: &Arc<Fs>,
+    file: FileId,
+    reported: u32,
+    is_last: bool,
+) -> Result<u32, NotMarked> {
+    let inode = Actor::root().ns(fs, |ns, op| ns.getattr(op, file))?;
+    let at = file_at(fs, &inode).ok_or(NotMarked::Last)?;
+    let group = fs.foreign.group(at.group).ok_or(NfsStatus::ServerFault)?;
+    let good = good_mirrors(&group, &at);
+    let (reported, others) = (good & reported, good & !reported);
+    if reported == 0 || first_answering(fs, &at, others).await.is_some() {
+        return Ok(reported);
+    }
+    match first_answering(fs, &at, reported).await {
+        Some(spared) if others == 0 => Ok(reported & !spared),
+        Some(_) if !is_last => Err(NotMarked::Yet),
+        _ => Ok(reported),
+    }
+}
+
+/// The first of some mirrors at which all of a file is, by what its servers say now: one bit.
+async fn first_answering(fs: &Arc<Fs>, at: &FileAt, mirrors: u32) -> Option<u32> {
+    for mirror in (0..u32::BITS).map(|mirror| 1 << mirror) {
+        if mirrors & mirror == 0 {
+            continue;
+        }
+        let only = FileAt {
+            bad_mirrors: !mirror,
+            ..*at
+        };
+        let told = tokio::time::timeout(ANSWER_MAX, fs.foreign.stat(&only)).await;
+        let has = |item: &control::StatItem| item.status == control::Status::Ok;
+        if matches!(told, Ok(Ok(items)) if items.iter().all(has)) {
+            return Some(mirror);
+        }
+    }
+    None
 }

@@ -8,7 +8,7 @@
 use crate::far::fake::Fault;
 use crate::far::*;
 use crate::rig::file::patiently;
-use crate::rig::real::{bytes_of, fill, read, try_commit, try_read, write};
+use crate::rig::real::{bytes_of, fill, read, try_commit, try_read, try_write, write};
 use nfs4::attr::Attrs;
 use nfs4::flex_files::{FlexIoError, FlexLayoutReturn};
 use nfs4::ops::DeviceError;
@@ -180,11 +180,6 @@ async fn only_a_write_that_is_missing_costs_a_mirror() {
         pass(2).await;
         assert_eq!(inode(&rig, &file).bad_mirrors(), 0, "{op:?} {status:?}");
     }
-    // Both at once would leave none.
-    let both = [0, 1].map(|m| fault(&rw, m, OpNum::Write, NfsStatus::Io));
-    report(&file, rw.stateid, both.to_vec()).await.unwrap();
-    pass(2).await;
-    assert_eq!(inode(&rig, &file).bad_mirrors(), 0);
     assert_eq!(recalled.seen.lock().len(), 0);
 
     let mallory = rig.session("mallory").await;
@@ -211,6 +206,39 @@ async fn only_a_write_that_is_missing_costs_a_mirror() {
     far.fakes[rw.index(&rig, 1, 0)].set_fault(None);
     far.whole(&rig, &file, &data).await;
     assert_ne!(far_layout(&file, IoMode::Rw).await.fh(1, 0), rw.fh(1, 0));
+}
+
+/// As Linux 7.3 does it: both in one compound, and the living one once more.
+#[tokio::test(start_paused = true)]
+async fn reports_of_all_mirrors_spare_one_whose_server_answers() {
+    for dead in [None, Some(0), Some(1)] {
+        for order in [[0, 1, 0], [1, 0, 1]] {
+            let (rig, _port, far) = far_cluster(2, "copies=2").await;
+            let alice = rig.session("alice").await;
+            let file = far_file(&alice, "f").await;
+            let mut model = bytes(5000, 1);
+            fill(&file, 0, &model).await;
+            let rw = far_layout(&file, IoMode::Rw).await;
+            let dead_server = dead.map(|mirror| rw.index(&rig, mirror, 0));
+            dead_server.inspect(|server| far.kill(*server));
+            for mirror in order {
+                let errors = vec![fault(&rw, mirror, OpNum::Write, NfsStatus::NxIo)];
+                report(&file, rw.stateid, errors).await.unwrap();
+            }
+            give_back(&file, rw.stateid, b"").await.unwrap();
+            let new = bytes(3000, 2);
+            patiently(|| try_write(&file, 500, StableHow::FileSync, &new))
+                .await
+                .unwrap();
+            model[500..3500].copy_from_slice(&new);
+            if let Some(mirror) = dead {
+                assert_eq!(inode(&rig, &file).bad_mirrors(), 1 << mirror, "{order:?}");
+            }
+            assert_eq!(bytes_of(&file, 0, usize::MAX).await, model);
+            dead_server.inspect(|server| far.start(*server));
+            far.whole(&rig, &file, &model).await;
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
