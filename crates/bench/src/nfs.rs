@@ -21,6 +21,7 @@ pub mod library;
 pub mod metadata;
 pub(crate) mod providers;
 pub mod reconnect;
+mod rpc_socket;
 pub mod server;
 pub mod stripes;
 pub(crate) mod transport;

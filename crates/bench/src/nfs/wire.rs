@@ -6,36 +6,32 @@
 use crate::BenchError;
 use crate::bare::{PAYLOAD_BYTES_MAX, connect};
 use crate::nfs::client::{MINOR_VERSION, Owner};
+use crate::nfs::rpc_socket::{Procedure, RpcSocket, malformed};
 use nfs4::ops::{
     CREATE_SESSION_PERSIST, CallbackSecParms, ChannelAttrs, CreateSessionArgs, CreateSessionRes,
     ExchangeIdArgs, ExchangeIdRes, SequenceArgs, SequenceRes, StateProtectArgs,
 };
 use nfs4::{ClientOwner, CompoundBuilder, CompoundReply, SessionId};
-use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
-use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use xdr::{Decode, Decoder, Encoder, List, Opaque};
+use xdr::{List, Opaque};
 
-/// Bytes of a record mark (RFC 5531 §11).
-const MARK_BYTES: usize = 4;
-/// The bit of a record mark that says that its fragment is the last.
-const LAST_FRAGMENT: u32 = 1 << 31;
 /// What a message may have beside its payload.
-const HEAD_BYTES_MAX: u32 = 64 * 1024;
+pub(super) const HEAD_BYTES_MAX: u32 = 64 * 1024;
+/// The procedure that all requests are.
+const COMPOUND: Procedure = Procedure {
+    program: nfs4::PROGRAM,
+    version: nfs4::VERSION,
+    number: 1,
+};
 /// Asked for in CREATE_SESSION: the largest message of each direction.
 const MESSAGE_BYTES: u32 = 1024 * 1024 + 4096;
 
 /// A session over one connection.
 #[derive(Debug)]
 pub struct WireSession {
-    stream: TcpStream,
-    credential: Vec<u8>,
+    socket: RpcSocket,
     session_id: SessionId,
     sequence_id: u32,
-    xid: u32,
-    request: Vec<u8>,
-    reply: Vec<u8>,
-    reply_bytes: usize,
 }
 
 impl WireSession {
@@ -59,14 +55,9 @@ impl WireSession {
         reply_bytes_max: u32,
     ) -> Result<Self, BenchError> {
         let mut session = Self {
-            stream,
-            credential: owner.identity().to_body(),
+            socket: RpcSocket::over(stream, owner.identity().to_body(), reply_bytes_max),
             session_id: SessionId::default(),
             sequence_id: 0,
-            xid: 0,
-            request: Vec::new(),
-            reply: vec![0; MARK_BYTES + reply_bytes_max as usize],
-            reply_bytes: 0,
         };
         let doing = "make a session";
         let known = session.bare(|b| {
@@ -161,7 +152,7 @@ impl WireSession {
     /// Bytes of the last request and its reply on the connection, record marks included.
     #[must_use]
     pub fn last_sizes(&self) -> (usize, usize) {
-        (self.request.len(), self.reply_bytes)
+        self.socket.last_sizes()
     }
 
     fn bare(
@@ -176,102 +167,12 @@ impl WireSession {
         build: impl FnOnce(&mut CompoundBuilder),
         payload: &[u8],
     ) -> Result<CompoundReply<'_>, BenchError> {
-        self.xid = self.xid.wrapping_add(1);
-        self.request.clear();
-        let mut e = Encoder::with_buffer(std::mem::take(&mut self.request));
-        let mark = e.reserve_u32();
-        let start = CallStart {
-            xid: self.xid,
-            program: nfs4::PROGRAM,
-            version: nfs4::VERSION,
-            procedure: 1,
-            credential: OpaqueAuth {
-                flavor: rpc::flavor::AUTH_SYS,
-                body: &self.credential,
-            },
-            verifier: OpaqueAuth::NONE,
+        let encode = |e| {
+            let mut b = CompoundBuilder::new(e, b"", MINOR_VERSION);
+            build(&mut b);
+            b.finish()
         };
-        xdr::Encode::encode(&start, &mut e);
-        let mut b = CompoundBuilder::new(e, b"", MINOR_VERSION);
-        build(&mut b);
-        let mut e = b.finish();
-        let len = e.wire_len() - MARK_BYTES;
-        if e.wire_len() != e.len() + payload.len() {
-            return Err(malformed(
-                "a payload of another length, or one that needs padding",
-            ));
-        }
-        let len = u32::try_from(len).expect("a request is at most a payload and its head");
-        e.patch_u32(mark, len | LAST_FRAGMENT);
-        self.request = e.into_parts().0;
-        self.send(payload)
-            .map_err(BenchError::io("send a request"))?;
-        self.receive()?;
-        self.accepted()
-    }
-
-    /// The request and then the payload, in one piece where the socket takes it.
-    fn send(&mut self, payload: &[u8]) -> std::io::Result<()> {
-        if payload.is_empty() {
-            return self.stream.write_all(&self.request);
-        }
-        let both = [IoSlice::new(&self.request), IoSlice::new(payload)];
-        let sent = self.stream.write_vectored(&both)?;
-        if let Some(left) = self.request.get(sent..) {
-            self.stream.write_all(left)?;
-        }
-        self.stream
-            .write_all(&payload[sent.saturating_sub(self.request.len())..])
-    }
-
-    fn receive(&mut self) -> Result<(), BenchError> {
-        let mut have = 0;
-        have = self.fill(have, MARK_BYTES)?;
-        let mark = self
-            .reply
-            .first_chunk()
-            .copied()
-            .map_or(0, u32::from_be_bytes);
-        let end = MARK_BYTES + (mark & !LAST_FRAGMENT) as usize;
-        if mark & LAST_FRAGMENT == 0 || end > self.reply.len() {
-            return Err(malformed("a reply in fragments, or too long"));
-        }
-        have = self.fill(have, end)?;
-        if have != end {
-            return Err(malformed("bytes behind the only reply"));
-        }
-        self.reply_bytes = end;
-        Ok(())
-    }
-
-    /// Reads until `want` bytes are there; there may be more.
-    fn fill(&mut self, mut have: usize, want: usize) -> Result<usize, BenchError> {
-        let doing = BenchError::io("read a reply");
-        while have < want {
-            // Nothing but this reply is on its way, so there is no harm in room for more.
-            match self.stream.read(&mut self.reply[have..]) {
-                Ok(0) => return Err(doing(ErrorKind::UnexpectedEof.into())),
-                Ok(count) => have += count,
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) => return Err(doing(e)),
-            }
-        }
-        Ok(have)
-    }
-
-    fn accepted(&self) -> Result<CompoundReply<'_>, BenchError> {
-        let mut d = Decoder::new(&self.reply[MARK_BYTES..self.reply_bytes]);
-        let header = ReplyHeader::decode(&mut d).map_err(BenchError::nfs("read a reply"))?;
-        if let ReplyVerdict::Error(verdict) = header.verdict {
-            return Err(malformed(&format!("the call was refused: {verdict:?}")));
-        }
-        if header.xid != self.xid {
-            return Err(malformed("the reply of another call"));
-        }
+        let d = self.socket.call(COMPOUND, encode, payload)?;
         CompoundReply::new(d).map_err(BenchError::nfs("read a reply"))
     }
-}
-
-fn malformed(why: &str) -> BenchError {
-    BenchError::nfs("read a reply")(why)
 }
