@@ -11,6 +11,7 @@ mod data;
 mod links;
 mod looks;
 mod metadata;
+mod older;
 mod peers;
 mod rdma;
 mod table;
@@ -75,6 +76,10 @@ pub enum Row {
     Failover,
     /// Metadata and data beside nfs-ganesha, all in memory
     Peer,
+    /// NFSv3 through the metadata server beside nfs-ganesha's, all in memory
+    V3,
+    /// What the metadata server takes to pass on data of NFSv3, against what the data server takes
+    V3Proxy,
     /// Metadata operations with 1, 16 and 64 outstanding, against nfs-ganesha and the bare servers
     Metadata,
     /// READ 128 KiB, 16 connections, over software iWARP with and without checksums, against TCP
@@ -170,6 +175,8 @@ impl Planning<'_> {
             Row::CopiesLink => copies::over_links(self),
             Row::Failover => copies::failover(self),
             Row::Peer => peers::in_memory(self),
+            Row::V3 => older::beside_ganesha(self),
+            Row::V3Proxy => older::passed_on(self),
             Row::Metadata => metadata::on_a_disk(self),
             Row::RdmaRead => rdma::read(self),
             Row::RdmaGetattr => rdma::getattr(self),
@@ -283,6 +290,7 @@ impl Bench<'_> {
                 Row::Metadata | Row::Peer | Row::Stable | Row::Inline | Row::Changes => {
                     Peers::find(disk.is_some())
                 }
+                Row::V3 => older::find(),
                 _ => Peers::default(),
             },
             has_links: matches!(row, Row::Link | Row::CopiesLink | Row::Failover)

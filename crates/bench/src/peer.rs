@@ -3,7 +3,7 @@
 //! [`Ganesha`] starts `ganesha.nfsd` with a configuration of ours: NFSv4.1 and 4.2 over TCP on a free port of the loopback interface, one
 //! export with `FSAL_VFS`, everything else as its authors chose it. It needs root (handles of the file system) and no rpcbind.
 //!
-//! [`gluster`] and [`moosefs`] are file systems that keep copies, each of several programs.
+//! [`older`] is the same program as a server of NFSv3, with an rpcbind of its own. [`gluster`] and [`moosefs`] are file systems that keep copies, each of several programs.
 //!
 //! # Ownership
 //! A [`Ganesha`] owns the process and a folder with its configuration, its log, its records of clients and what it exports.
@@ -15,6 +15,7 @@
 pub(crate) mod gluster;
 mod isolated;
 pub(crate) mod moosefs;
+pub(crate) mod older;
 
 use crate::BenchError;
 use crate::nfs::cluster;
@@ -295,10 +296,6 @@ impl Files {
 /// The whole configuration. The export is the root of the name space, so that requests are the same as to our own server. Without grace it
 /// serves at once.
 fn config(files: &Files, listen: SocketAddr, fsal: Fsal) -> String {
-    let module = match fsal {
-        Fsal::Vfs { .. } => String::new(),
-        Fsal::Mem { file_bytes } => format!("MEM {{ Inode_Size = {file_bytes}; }}\n"),
-    };
     format!(
         "NFS_CORE_PARAM {{
     Protocols = 4;
@@ -332,7 +329,16 @@ EXPORT {{
         records = files.records.display(),
         export = files.export.display(),
         fsal = fsal.name(),
+        module = module(fsal),
     )
+}
+
+/// What a file system has in the configuration beside its export.
+fn module(fsal: Fsal) -> String {
+    match fsal {
+        Fsal::Vfs { .. } => String::new(),
+        Fsal::Mem { file_bytes } => format!("MEM {{ Inode_Size = {file_bytes}; }}\n"),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Creates: durable ones against the bare store, a file's first life and its end by number of data servers, and small files.
 
-use super::table::{Denominator, Shape};
+use super::table::{Denominator, Protocol, Shape};
 use super::trial::{Ground, Look, Stage, Trial};
 use super::{Planning, Row};
 use crate::BenchError;
@@ -76,6 +76,7 @@ pub(super) fn stripes(planning: &Planning<'_>, row: Row) -> Vec<Trial> {
             connections: 1,
             data_servers: counts[counts.len() - 1],
             carrier,
+            protocol: Protocol::Nfs4,
         };
         let one = (Denominator::OneDataServer, places[0]);
         let most = places[places.len() - 1];
@@ -95,6 +96,7 @@ pub(super) fn small(_: &Planning<'_>) -> Vec<Trial> {
             connections: 1,
             data_servers: 1,
             carrier: Carrier::Tcp,
+            protocol: Protocol::Nfs4,
         };
         let to = (Denominator::Layout, layout);
         trial.claim(&shape, proxied, to, Metric::LatencyP50Us);

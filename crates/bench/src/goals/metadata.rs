@@ -5,7 +5,7 @@
 //! other, as it comes, a power cut takes away what was answered.
 
 use super::creates::bare_creates;
-use super::table::{Denominator, Shape};
+use super::table::{Denominator, Protocol, Shape};
 use super::trial::{Ground, Look, Trial, place};
 use super::{Planning, Row};
 use crate::BenchError;
@@ -123,6 +123,7 @@ fn one_on_a_disk(planning: &Planning<'_>, operation: Operation, count: usize) ->
         connections: count,
         data_servers: 1,
         carrier: Carrier::Tcp,
+        protocol: Protocol::Nfs4,
     };
     let form = match count {
         1 => Form::Wire,

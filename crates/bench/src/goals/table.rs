@@ -41,6 +41,9 @@ pub(super) enum Denominator {
     /// A time that nobody has measured.
     #[serde(rename = "one second")]
     Second,
+    /// CPU time of the data server alone, in the same rounds.
+    #[serde(rename = "the data server alone")]
+    DataServerAlone,
     /// The same with one data server.
     #[serde(rename = "one data server")]
     OneDataServer,
@@ -87,6 +90,7 @@ impl Denominator {
             Self::OneCopyTmpfs => "one copy on tmpfs",
             Self::OneCopyDisk => "one copy on a disk",
             Self::Second => "one second",
+            Self::DataServerAlone => "the data server alone",
             Self::OneDataServer => "one data server",
             Self::Line => "bare stream",
             Self::Layout => "a layout",
@@ -155,6 +159,13 @@ impl Limit {
     }
 }
 
+/// The protocol of a goal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Nfs3,
+    Nfs4,
+}
+
 /// What is done, by how many at once, of what and over what: all of a goal but its ratio.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shape {
@@ -163,6 +174,7 @@ pub(super) struct Shape {
     pub(super) connections: usize,
     pub(super) data_servers: u16,
     pub(super) carrier: Carrier,
+    pub(super) protocol: Protocol,
 }
 
 impl Shape {
@@ -183,6 +195,9 @@ impl Shape {
         }
         if self.carrier != Carrier::Tcp {
             text += &format!(", {}", self.carrier.name());
+        }
+        if self.protocol == Protocol::Nfs3 {
+            text += ", NFSv3";
         }
         text
     }
@@ -227,7 +242,8 @@ struct Entry {
     data_servers: u16,
     #[serde(default)]
     transport: Carrier,
-    minor_version: u32,
+    version: Option<u32>,
+    minor_version: Option<u32>,
     to: OneOrMore<Denominator>,
     metric: String,
     at_least: Option<f64>,
@@ -253,10 +269,16 @@ impl Entry {
             (None, Some(most)) => Limit::AtMost(most),
             _ => return Err("a goal has either at_least or at_most".to_owned()),
         };
-        if self.minor_version != MINOR_VERSION {
-            let other = self.minor_version;
-            return Err(format!("nothing is measured over NFSv4.{other}"));
-        }
+        let protocol = match (self.version, self.minor_version) {
+            (None, Some(MINOR_VERSION)) => Protocol::Nfs4,
+            (Some(nfs3::VERSION), None) => Protocol::Nfs3,
+            (None, Some(other)) => {
+                return Err(format!("nothing is measured over NFSv4.{other}"));
+            }
+            _ => {
+                return Err("a goal has either version = 3 or minor_version".to_owned());
+            }
+        };
         let sizes: Vec<Option<u32>> = match &self.size_bytes {
             Some(sizes) => sizes.all().iter().copied().map(Some).collect(),
             None => vec![None],
@@ -271,6 +293,7 @@ impl Entry {
                         connections: *connections,
                         data_servers: self.data_servers,
                         carrier: self.transport,
+                        protocol,
                     };
                     goals.extend(self.to.all().iter().map(|to| Goal {
                         row: self.row,
@@ -368,10 +391,26 @@ pub(super) mod tests {
             ("sendfile", "tape"),
             ("\"read\"", "\"reed\""),
             ("minor_version", "major_version"),
+            ("minor_version = 2", "version = 4"),
+            ("minor_version = 2", "version = 3\nminor_version = 2"),
+            ("minor_version = 2\n", ""),
         ] {
             let text = text.replace(part, wrong);
             assert!(Table::parse(&text).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_same_operation_by_another_protocol_is_another_thing() {
+        let text = |protocol: &str| {
+            format!(
+                "[[goal]]\nrow = \"v3\"\noperation = \"A\"\nconnections = 1\n{protocol}\nto = \"tcp\"\nmetric = \"p50_us\"\nat_most = 2.0\n"
+            )
+        };
+        let both = text("version = 3") + &text("minor_version = 2");
+        let shapes = Table::parse(&both).unwrap().shapes(Row::V3);
+        let texts: Vec<String> = shapes.iter().map(Shape::text).collect();
+        assert_eq!(texts, ["A, 1 at once, NFSv3", "A, 1 at once"]);
     }
 
     #[test]

@@ -42,6 +42,40 @@ pub(crate) use up::family;
 const CLEAN_MAX: Duration = Duration::from_secs(300);
 const CLEAN_POLL: Duration = Duration::from_millis(5);
 
+/// What a process of a cluster does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It serves names and attributes, and passes on data of clients without layouts.
+    Metadata,
+    /// It serves data.
+    Data,
+}
+
+impl Role {
+    /// In words.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Metadata => "metadata server",
+            Self::Data => "data server",
+        }
+    }
+
+    /// Its word on the command line.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Metadata => "mds",
+            Self::Data => "ds",
+        }
+    }
+
+    /// Whether a process has it.
+    fn is_of(self, pid: u32) -> bool {
+        let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        arguments.split(|b| *b == 0).nth(1) == Some(self.word().as_bytes())
+    }
+}
+
 /// The processes of a cluster.
 #[derive(Debug)]
 enum Servers {
@@ -181,6 +215,18 @@ impl Cluster {
         self.pids.iter().map(|pid| cpu_of(&pid.to_string())).sum()
     }
 
+    /// The same of those with a role.
+    ///
+    /// # Errors
+    /// As [`Self::cpu`], and [`BenchError::Cluster`] when there is none.
+    pub fn cpu_of(&self, role: Role) -> Result<Duration, BenchError> {
+        let mut found = self.pids.iter().filter(|pid| role.is_of(**pid)).peekable();
+        if found.peek().is_none() {
+            return Err(BenchError::Cluster(format!("it has no {}", role.name())));
+        }
+        found.map(|pid| cpu_of(&pid.to_string())).sum()
+    }
+
     /// Waits until no data server has anything left of removed files. The metadata server is asked by `program status`.
     ///
     /// # Errors
@@ -299,11 +345,7 @@ impl Cluster {
     /// # Errors
     /// [`BenchError::Cluster`] when it is not there.
     pub fn mds_pid(&self) -> Result<Pid, BenchError> {
-        let is_mds = |pid: &&u32| {
-            let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            arguments.split(|b| *b == 0).nth(1) == Some(b"mds")
-        };
-        let found = self.pids.iter().find(is_mds);
+        let found = self.pids.iter().find(|pid| Role::Metadata.is_of(**pid));
         let pid = found.and_then(|pid| Pid::from_raw(pid.cast_signed()));
         pid.ok_or_else(|| BenchError::Cluster("it has no metadata server".to_owned()))
     }

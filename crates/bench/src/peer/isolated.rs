@@ -77,6 +77,11 @@ impl Isolated {
         Ok(isolated)
     }
 
+    /// The first process in the namespaces: the shell, or what it has become.
+    pub(crate) fn init(&self) -> u32 {
+        self.init
+    }
+
     /// Its folder.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()

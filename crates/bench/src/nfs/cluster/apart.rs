@@ -379,6 +379,10 @@ fn mds_config(options: &ClusterOptions, dir: &Path, ports: Ports, clients: &str)
     if options.copies > 1 {
         config["copies"] = json!(options.copies);
     }
+    // Nor did it serve NFSv3.
+    if options.nfs3 {
+        config["nfs3"] = json!(true);
+    }
     config
 }
 

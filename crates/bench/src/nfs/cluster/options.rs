@@ -69,6 +69,8 @@ pub struct ClusterOptions {
     pub transport: Transport,
     /// Whether frames of RDMA have checksums.
     pub rdma_crc: bool,
+    /// Whether NFSv3 is served as well.
+    pub nfs3: bool,
     /// Whether the objects of a file are made with it, on all of its data servers.
     pub is_eager: bool,
     /// The address of a device that servers listen on, for RDMA over it; without one they are at loopback.
@@ -115,6 +117,7 @@ impl ClusterOptions {
             in_memory: true,
             transport: Transport::Tcp,
             rdma_crc: true,
+            nfs3: false,
             is_eager: false,
             device: None,
             link: None,
@@ -164,6 +167,7 @@ impl ClusterOptions {
             "transport": self.transport.name(),
             "provider": OwnRdma::SOFTWARE.provider(self.transport),
             "rdma_crc": (self.transport == Transport::Rdma).then_some(self.rdma_crc),
+            "nfs3": self.nfs3,
             "create": if self.is_eager { "eager" } else { "lazy" },
             "link": self.link,
         })

@@ -51,6 +51,9 @@ impl Up {
         if options.copies > 1 {
             command.arg(format!("--copies={}", options.copies));
         }
+        if options.nfs3 {
+            command.arg("--nfs3");
+        }
         if options.is_eager {
             command.arg("--create=eager");
         }
