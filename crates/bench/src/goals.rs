@@ -80,6 +80,8 @@ pub enum Row {
     V3,
     /// What the metadata server takes to pass on data of NFSv3, against what the data server takes
     V3Proxy,
+    /// One to five clients of NFSv3, each behind a link of a tenth of the servers', as root
+    V3Clients,
     /// Metadata operations with 1, 16 and 64 outstanding, against nfs-ganesha and the bare servers
     Metadata,
     /// READ 128 KiB, 16 connections, over software iWARP with and without checksums, against TCP
@@ -177,6 +179,7 @@ impl Planning<'_> {
             Row::Peer => peers::in_memory(self),
             Row::V3 => older::beside_ganesha(self),
             Row::V3Proxy => older::passed_on(self),
+            Row::V3Clients => older::clients(self),
             Row::Metadata => metadata::on_a_disk(self),
             Row::RdmaRead => rdma::read(self),
             Row::RdmaGetattr => rdma::getattr(self),
@@ -293,8 +296,10 @@ impl Bench<'_> {
                 Row::V3 => older::find(),
                 _ => Peers::default(),
             },
-            has_links: matches!(row, Row::Link | Row::CopiesLink | Row::Failover)
-                && links::can_be_made(),
+            has_links: matches!(
+                row,
+                Row::Link | Row::CopiesLink | Row::Failover | Row::V3Clients
+            ) && links::can_be_made(),
         };
         for trial in planning.trials(row) {
             let dir = match &disk {

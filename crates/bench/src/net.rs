@@ -4,7 +4,7 @@
 //!   hub: the switch, and clients without a cap --+-- tbf ===== tbf -- a server's namespace
 //!                                                +-- tbf ===== tbf -- another's
 //! ```
-//! A link is a pair of veth devices with a token bucket (tc-tbf(8)) at each end. It has its rate in both directions at once.
+//! Links of hosts may differ. A link is a pair of veth devices with a token bucket (tc-tbf(8)) at each end. It has its rate in both directions at once.
 //!
 //! # Ownership
 //! Namespaces have no names and belong to nobody else. Each lives as long as a process in it: its holder (a `cat` whose
@@ -69,7 +69,16 @@ impl Network {
     /// # Errors
     /// [`BenchError::Links`] with the last words of the tool that failed.
     pub(crate) fn make(link: Link, hosts_count: usize) -> Result<Self, BenchError> {
+        Self::of(&vec![link; hosts_count])
+    }
+
+    /// Makes a host for each link, behind that link.
+    ///
+    /// # Errors
+    /// As [`Self::make`].
+    pub(crate) fn of(links: &[Link]) -> Result<Self, BenchError> {
         need()?;
+        let hosts_count = links.len();
         if hosts_count > HOSTS_MAX {
             return Err(BenchError::Links(format!(
                 "{hosts_count} hosts are too many"
@@ -80,11 +89,11 @@ impl Network {
             .map(|_| NameSpace::make())
             .collect::<Result<Vec<_>, _>>()?;
         let pids: Vec<u32> = hosts.iter().map(NameSpace::holder_pid).collect();
-        hub.batch("ip", &hub_links(link, &pids))?;
-        hub.batch("tc", &hub_caps(link, hosts_count))?;
-        for (number, host) in hosts.iter().enumerate() {
+        hub.batch("ip", &hub_links(links, &pids))?;
+        hub.batch("tc", &hub_caps(links))?;
+        for (number, (host, link)) in hosts.iter().zip(links).enumerate() {
             host.batch("ip", &host_links(number))?;
-            host.batch("tc", &cap("eth0", link))?;
+            host.batch("tc", &cap("eth0", *link))?;
         }
         Ok(Self { hub, hosts })
     }
@@ -115,9 +124,11 @@ pub(crate) fn address(number: usize) -> Ipv4Addr {
 }
 
 /// Lines for ip(8) in the hub: the switch, and one end of each link.
-fn hub_links(Link { mtu_bytes, .. }: Link, pids: &[u32]) -> String {
+fn hub_links(links: &[Link], pids: &[u32]) -> String {
     let mut text = "link set lo up\nlink add sw type bridge\n".to_owned();
-    for (number, pid) in pids.iter().enumerate() {
+    // A bridge takes the smallest of its ports.
+    let smallest = links.iter().map(|link| link.mtu_bytes).min();
+    for (number, (pid, Link { mtu_bytes, .. })) in pids.iter().zip(links).enumerate() {
         let line = writeln!(
             text,
             "link add h{number} mtu {mtu_bytes} type veth peer name eth0 mtu {mtu_bytes} netns {pid}\n\
@@ -125,13 +136,15 @@ fn hub_links(Link { mtu_bytes, .. }: Link, pids: &[u32]) -> String {
         );
         line.expect("a string takes all text");
     }
+    let mtu_bytes = smallest.unwrap_or(MTU_DEFAULT);
     text + &format!("link set sw mtu {mtu_bytes} up\naddr add {HUB}/{NET_BITS} dev sw\n")
 }
 
 /// Lines for tc(8) in the hub.
-fn hub_caps(link: Link, hosts_count: usize) -> String {
-    (0..hosts_count)
-        .map(|number| cap(&format!("h{number}"), link))
+fn hub_caps(links: &[Link]) -> String {
+    let links = links.iter().enumerate();
+    links
+        .map(|(number, link)| cap(&format!("h{number}"), *link))
         .collect()
 }
 
@@ -166,13 +179,20 @@ mod tests {
 
     #[test]
     fn every_host_has_a_link_with_a_cap_at_both_ends() {
-        let links = hub_links(LINK, &[11, 12]);
+        let links = hub_links(&[LINK; 2], &[11, 12]);
         assert!(
             links.contains("link add h1 mtu 2044 type veth peer name eth0 mtu 2044 netns 12\n")
         );
         assert!(links.ends_with("link set sw mtu 2044 up\naddr add 198.18.0.1/16 dev sw\n"));
-        let caps = hub_caps(LINK, 2);
+        let slow = Link {
+            rate: Rate {
+                bits_per_s: 40_000_000,
+            },
+            ..LINK
+        };
+        let caps = hub_caps(&[LINK, slow]);
         assert_eq!(caps.lines().count(), 2);
+        assert!(caps.contains("\nqdisc add dev h1 root tbf rate 40000000bit "));
         assert!(
             caps.starts_with("qdisc add dev h0 root tbf rate 500000000bit burst 262144 limit ")
         );

@@ -1,21 +1,39 @@
-//! NFSv3 through the metadata server: beside nfs-ganesha's, and what passing data on costs.
+//! NFSv3 through the metadata server: beside nfs-ganesha's, what passing data on costs, and several clients behind links.
 //!
-//! All is in memory, and the client is the same for all: a blocking socket for each connection, with files of its own.
+//! All is in memory. The client is a blocking socket for each connection, with files of its own. Behind links it is the client
+//! library, in a process for each client.
 
+use super::links;
 use super::peers::Peers;
 use super::table::{Denominator, Shape};
 use super::trial::{Ground, Look, Stage, Trial};
 use super::{Planning, Row};
-use crate::nfs::cluster::{Carrier, Role};
+use crate::net::{Link, MTU_DEFAULT, Rate};
+use crate::nfs::cluster::{Carrier, ClientLinks, Role};
 use crate::nfs::host::Host;
 use crate::nfs::requests3::{Request3, Requests3};
 use crate::peer::{self, Fsal};
 use crate::runner::Metric;
+use crate::suite::single_cell::SingleCell;
+use crate::suite::work::Access;
 
 /// Size of the file of each connection.
 const FILE_BYTES: u64 = 4 << 20;
 /// Payload of a request, unless a goal says another.
 const IO_BYTES: u32 = 1 << 20;
+/// Links of servers and of clients: ten to one, as the published measurement had 10 Gbit/s and 1 Gbit/s. So much slower that neither
+/// five clients nor two processors are the limit.
+const SERVER_LINK: Link = link(400_000_000);
+const CLIENT_LINK: Link = link(40_000_000);
+/// Records of clients behind links, unless a goal says another.
+const RECORD_BYTES: u32 = 4096;
+
+const fn link(bits_per_s: u64) -> Link {
+    Link {
+        rate: Rate { bits_per_s },
+        mtu_bytes: MTU_DEFAULT,
+    }
+}
 
 /// nfs-ganesha, where it can serve NFSv3; says what is missing.
 pub(super) fn find() -> Peers {
@@ -88,5 +106,38 @@ pub(super) fn passed_on(planning: &Planning<'_>) -> Vec<Trial> {
         Some(trial)
     };
     let shapes = planning.table.shapes(Row::V3Proxy);
+    shapes.iter().filter_map(trial).collect()
+}
+
+/// Several clients behind links of their own, against one.
+pub(super) fn clients(planning: &Planning<'_>) -> Vec<Trial> {
+    if !planning.has_links {
+        return Vec::new();
+    }
+    let trial = |shape: &Shape| {
+        let access = match shape.operation.as_str() {
+            "write over links of 40 Mbit/s" => Access::Write,
+            "read over links of 40 Mbit/s" => Access::Read,
+            _ => return None,
+        };
+        let record_bytes = shape.size_bytes.unwrap_or(RECORD_BYTES);
+        let count = u16::try_from(shape.connections).ok()?;
+        let mut trial = Trial::new(shape.text(), Ground::Tmpfs, shape.connections);
+        let [one, all] = [1, count].map(|count| {
+            trial.add(move |stage: &Stage<'_>| {
+                let environment = links::environment(stage)?;
+                let servers = (1, SERVER_LINK);
+                let streams = SingleCell::streams(environment, servers, access, record_bytes);
+                Ok(streams.by_nfs3(ClientLinks {
+                    count,
+                    link: CLIENT_LINK,
+                }))
+            })
+        });
+        let to = (Denominator::OneClient, one);
+        trial.claim(shape, all, to, Metric::MegabytesPerSecond);
+        Some(trial)
+    };
+    let shapes = planning.table.shapes(Row::V3Clients);
     shapes.iter().filter_map(trial).collect()
 }

@@ -44,6 +44,9 @@ pub(super) enum Denominator {
     /// CPU time of the data server alone, in the same rounds.
     #[serde(rename = "the data server alone")]
     DataServerAlone,
+    /// The same with one client.
+    #[serde(rename = "one client")]
+    OneClient,
     /// The same with one data server.
     #[serde(rename = "one data server")]
     OneDataServer,
@@ -91,6 +94,7 @@ impl Denominator {
             Self::OneCopyDisk => "one copy on a disk",
             Self::Second => "one second",
             Self::DataServerAlone => "the data server alone",
+            Self::OneClient => "one client",
             Self::OneDataServer => "one data server",
             Self::Line => "bare stream",
             Self::Layout => "a layout",

@@ -17,7 +17,7 @@ mod up;
 pub use apart::Away;
 pub use file_system::file_system;
 pub(crate) use file_system::{TMPFS, file_system_of};
-pub use options::{Carrier, ClientNet, ClusterOptions};
+pub use options::{Carrier, ClientLinks, ClientNet, ClusterOptions};
 
 use crate::BenchError;
 use crate::net::NameSpace;
@@ -97,6 +97,7 @@ impl Servers {
 pub struct Cluster {
     servers: Servers,
     server: Server,
+    nfs3: bool,
     pids: Vec<u32>,
     // Removed last: the servers write into it until they are gone.
     dir: TempDir,
@@ -127,16 +128,18 @@ impl Cluster {
         Ok(Self {
             servers,
             server,
+            nfs3: options.nfs3,
             pids,
             dir,
         })
     }
 
-    /// Where clients must be to reach it, when that is not just this machine: behind a link of their own, or beside the switch.
-    pub(crate) fn space(&self, behind_link: bool) -> Option<&NameSpace> {
+    /// Where the client of a number must be to reach it, when that is not just this machine: behind a link of its own, or beside the
+    /// switch.
+    pub(crate) fn space(&self, behind_link: bool, number: usize) -> Option<&NameSpace> {
         match &self.servers {
             Servers::Up(_) => None,
-            Servers::Apart(apart) => apart.space(behind_link),
+            Servers::Apart(apart) => apart.space(behind_link, number),
         }
     }
 
@@ -144,6 +147,16 @@ impl Cluster {
     #[must_use]
     pub const fn server(&self) -> &Server {
         &self.server
+    }
+
+    /// As a URL of our client, by NFSv3 where that is served.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let url = self.server.url();
+        match self.nfs3 {
+            true => format!("{url}&vers=3&mountport={}", self.server.address.port()),
+            false => url,
+        }
     }
 
     /// Sends a data server away; they have the numbers from 1.

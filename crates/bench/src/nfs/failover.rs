@@ -57,7 +57,7 @@ impl Subject for Failover {
     fn run(&mut self, load: &Load) -> Result<Sample, BenchError> {
         let cluster = Cluster::start(&self.cluster)?;
         // Threads of the runtime are made in the network where clients are.
-        let inside = cluster.space(false).map(|space| space.enter());
+        let inside = cluster.space(false, 0).map(|space| space.enter());
         let _inside = inside.transpose()?;
         let runtime = load::threads_runtime()?;
         let began = Instant::now();

@@ -58,7 +58,7 @@ impl Subject for Filling {
 
 impl Filling {
     fn fill(&self, cluster: &Cluster) -> Result<(), BenchError> {
-        let inside = cluster.space(false).map(|space| space.enter());
+        let inside = cluster.space(false, 0).map(|space| space.enter());
         let _inside = inside.transpose()?;
         load::runtime()?.block_on(async {
             let remote = Remote::connect(&cluster.server().url()).await?;

@@ -411,3 +411,108 @@ impl Requester for Asker {
         self.request == Request3::Remove && self.next >= self.stock_end
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! Which replies are none to a request, and names.
+    use super::*;
+    use nfs3::procs::{ReadOk, ReadRes, WriteOk, WriteRes};
+    use nfs3::{Nfs3Status, WccData};
+    use rpc::OpaqueAuth;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use xdr::{Encode, Encoder};
+
+    fn asker(wire: Wire3, request: Request3) -> Asker {
+        Asker {
+            wire,
+            request,
+            root: b"root".to_vec(),
+            file: File3::default(),
+            index: 15,
+            next: 0,
+            stock_end: 0,
+            walk: Some(Walk::new(64, 8, 0, 1).unwrap()),
+            data: vec![7; 8],
+        }
+    }
+
+    /// What a request comes to when a server replies with a result.
+    fn asked(request: Request3, result: &dyn Encode) -> Result<u64, BenchError> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut body = Encoder::new();
+        result.encode(&mut body);
+        let body = body.into_bytes();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut head = [0; 8];
+                stream.read_exact(&mut head).unwrap();
+                let xid = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+                let mut e = Encoder::new();
+                rpc::begin_success(&mut e, xid, OpaqueAuth::NONE);
+                let reply = [e.into_bytes(), body].concat();
+                let mark = u32::try_from(reply.len()).unwrap() | 1 << 31;
+                stream.write_all(&mark.to_be_bytes()).unwrap();
+                stream.write_all(&reply).unwrap();
+                // The rest of the request, up to the end of the client.
+                let _ = stream.read_to_end(&mut Vec::new());
+            });
+            asker(Wire3::connect(address).unwrap(), request).request()
+        })
+    }
+
+    fn read(count: u32, data: &[u8]) -> ReadRes<'_> {
+        ReadRes::Ok(ReadOk {
+            file_attributes: None,
+            count,
+            eof: false,
+            data: Opaque(data),
+        })
+    }
+
+    fn written(count: u32) -> WriteRes {
+        WriteRes::Ok(WriteOk {
+            file_wcc: WccData::default(),
+            count,
+            committed: StableHow::Unstable,
+            verf: [0; 8],
+        })
+    }
+
+    #[test]
+    fn a_failure_or_fewer_bytes_end_the_run() {
+        assert_eq!(asked(Request3::Read, &read(8, &[1; 8])).unwrap(), 8);
+        assert_eq!(asked(Request3::Write, &written(8)).unwrap(), 8);
+        let stale = Nfs3Status::Stale;
+        let refused: [(Request3, &dyn Encode, &str); 6] = [
+            (Request3::Read, &read(8, &[1; 4]), "fewer bytes"),
+            (Request3::Read, &read(4, &[1; 8]), "fewer bytes"),
+            (Request3::Read, &ReadRes::Fail(stale, None), stale.name()),
+            (Request3::Write, &written(4), "less was written"),
+            (
+                Request3::Write,
+                &WriteRes::Fail(stale, WccData::default()),
+                stale.name(),
+            ),
+            // The result of another procedure leaves bytes behind it.
+            (Request3::Write, &read(8, &[1; 64]), "WRITE"),
+        ];
+        for (request, result, said) in refused {
+            let error = asked(request, result).unwrap_err().to_string();
+            assert!(error.contains(said), "{said:?} is not in {error:?}");
+        }
+    }
+
+    #[test]
+    fn names_differ_between_connections_and_have_twelve_bytes() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let wire = Wire3::connect(listener.local_addr().unwrap()).unwrap();
+        let mut asker = asker(wire, Request3::Create);
+        let names = [0, STOCK_MAX].map(|number| asker.name(number));
+        assert_eq!(names, ["file00f00000", "file00f02710"]);
+        asker.index = 16;
+        assert_eq!(asker.name(0), "file01000000");
+    }
+}

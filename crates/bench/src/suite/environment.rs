@@ -193,6 +193,8 @@ impl Environment {
             is_eager: own.create == Create::Eager,
             device: self.carriers.own_rdma.device,
             link: own.link,
+            clients: own.clients,
+            nfs3: own.nfs3,
             ..ClusterOptions::new(self.program.clone(), self.dir(own.store))
         }
     }
@@ -270,7 +272,7 @@ impl Started {
     /// Where workers find it.
     pub(crate) fn place(&self) -> Place {
         match self {
-            Self::Cluster(cluster) => Place::Url(cluster.server().url()),
+            Self::Cluster(cluster) => Place::Url(cluster.url()),
             Self::BareRpc(server, transport) => Place::Rpc(crate::nfs::server::Server {
                 transport: *transport,
                 address: server.address(),
@@ -293,10 +295,10 @@ impl Started {
         }
     }
 
-    /// Where workers must be, behind a link or not, when that is not just this machine.
-    pub(crate) fn space(&self, behind_link: bool) -> Option<&NameSpace> {
+    /// Where the worker of a number must be, behind a link or not, when that is not just this machine.
+    pub(crate) fn space(&self, behind_link: bool, worker: usize) -> Option<&NameSpace> {
         match self {
-            Self::Cluster(cluster) => cluster.space(behind_link),
+            Self::Cluster(cluster) => cluster.space(behind_link, worker),
             Self::BareStream(BareStreams { network, .. })
             | Self::Ganesha(Peered { network, .. }) => {
                 let network = network.as_ref()?;

@@ -246,11 +246,11 @@ pub(crate) fn run_cell(
     number: &str,
 ) -> Result<Done, BenchError> {
     let place = started.place();
-    let space = started.space(cell.workers.behind_link);
+    let space = |job: &Job| started.space(cell.workers.behind_link, job.worker as usize);
     let _left = Left::of(&place, number);
     let mut members = jobs(cell, &place, environment.scratch_dir().to_owned(), number)
         .iter()
-        .map(|job| Process::start(environment.launcher(), job, space))
+        .map(|job| Process::start(environment.launcher(), job, space(job)))
         .collect::<Result<Vec<_>, _>>()?;
     let mut watch = Watch {
         started,

@@ -9,6 +9,7 @@ use super::published::Published;
 use super::spec::{ClusterSpec, Create, Store, Transport};
 use super::work::Workers;
 use crate::net::{Link, MTU_DEFAULT, Rate};
+use crate::nfs::cluster::ClientLinks;
 use crate::nfs::providers::OwnRdma;
 use crate::runner::Metric;
 use serde::Serialize;
@@ -163,6 +164,8 @@ impl Setting {
             transport: self.transports(ONE)[0],
             create: self.spec.create.unwrap_or(Create::Lazy),
             link: self.link(),
+            clients: None,
+            nfs3: false,
         })
     }
 }
@@ -211,6 +214,12 @@ pub(crate) struct Own {
     pub(crate) create: Create,
     /// What each server is behind.
     pub(crate) link: Option<Link>,
+    /// Clients behind links of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) clients: Option<ClientLinks>,
+    /// Whether clients speak NFSv3.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) nfs3: bool,
 }
 
 impl Own {
@@ -230,6 +239,9 @@ impl Own {
         }
         if let Some(link) = self.link {
             text += &format!(", {link}");
+        }
+        if self.nfs3 {
+            text += ", NFSv3";
         }
         text
     }

@@ -110,6 +110,8 @@ mod tests {
             transport: Transport::Tcp,
             create: Create::Lazy,
             link: None,
+            clients: None,
+            nfs3: false,
         });
         Cell {
             group: "g",

@@ -10,11 +10,14 @@ use super::plan::{Cell, Own, Server, X};
 use super::spec::{Create, Store, Transport};
 use crate::load::Load;
 use crate::net::Link;
+use crate::nfs::cluster::ClientLinks;
 use crate::{BenchError, Sample, Subject};
 use serde_json::{Value, json};
 
 /// Size of each client's file: some stripes on every data server.
 const FILE_BYTES: u64 = 32 << 20;
+/// The same of clients behind slow links.
+const SLOW_FILE_BYTES: u64 = 8 << 20;
 /// Payload of a bare request.
 const BARE_BYTES: u32 = 1 << 20;
 const GROUP: &str = "alone";
@@ -26,6 +29,8 @@ pub(crate) struct SingleCell {
     cell: Cell,
     access: Access,
     name: String,
+    /// Client processes, where they are not the load's connections.
+    clients_count: Option<u32>,
     runs_count: u32,
 }
 
@@ -44,6 +49,8 @@ impl SingleCell {
             transport: Transport::Tcp,
             create: Create::Lazy,
             link: Some(link),
+            clients: None,
+            nfs3: false,
         });
         let sizes = (FILE_BYTES, record_bytes);
         let cell = io::streams(GROUP, server.x(), String::new(), server, 1, sizes);
@@ -61,6 +68,23 @@ impl SingleCell {
             own.copies = copies;
             self.name = format!("{}, copies={copies}", self.name);
         }
+        self
+    }
+
+    /// The same with so many clients, whatever the load says, that speak NFSv3, each behind such a link. Files are smaller: links
+    /// of clients are slow, and files are filled before they are read.
+    pub(crate) fn by_nfs3(mut self, clients: ClientLinks) -> Self {
+        if let Server::Own(own) = &mut self.cell.server {
+            own.nfs3 = true;
+            own.clients = Some(clients);
+        }
+        if let Work::Stream(work) = &mut self.cell.work {
+            work.file_bytes = SLOW_FILE_BYTES;
+        }
+        self.cell.workers.behind_link = true;
+        self.clients_count = Some(clients.count.into());
+        let plural = if clients.count == 1 { "" } else { "s" };
+        self.name = format!("NFSv3, {} client{plural}", clients.count);
         self
     }
 
@@ -88,6 +112,7 @@ impl SingleCell {
             cell,
             access,
             name,
+            clients_count: None,
             runs_count: 0,
         }
     }
@@ -104,9 +129,9 @@ impl Subject for SingleCell {
 
     fn run(&mut self, load: &Load) -> Result<Sample, BenchError> {
         let time_ms = u64::try_from(load.measure.as_millis()).ok();
-        let clients = u32::try_from(load.connections_count).unwrap_or(u32::MAX);
+        let connections = u32::try_from(load.connections_count).unwrap_or(u32::MAX);
         let mut cell = self.cell.clone();
-        cell.workers = Workers::processes(clients);
+        cell.workers.processes_count = self.clients_count.unwrap_or(connections);
         match &mut cell.work {
             Work::Stream(work) => work.limit_ms = time_ms,
             Work::Bare(work) => work.limit_ms = time_ms,

@@ -2,7 +2,7 @@
 //! where each has a link of its own, else at loopback. Unlike those of `ropewalk up`, one that is ended stays away.
 
 use super::child::{ask_to_stop, mds_status, wait_for_end};
-use super::options::{ClusterOptions, MEMORY_TOTAL_BYTES};
+use super::options::{ClientLinks, ClusterOptions, MEMORY_TOTAL_BYTES};
 use super::up::family;
 use crate::net::{self, Link, NameSpace, Network};
 use crate::nfs::server::Transport;
@@ -101,6 +101,7 @@ impl Away {
 pub(super) struct Apart {
     servers: Vec<Daemon>,
     address: SocketAddr,
+    clients_count: usize,
     // Gone after the servers, where they have links.
     network: Option<Network>,
     _reservations: Vec<[Reservation; 3]>,
@@ -114,8 +115,8 @@ impl Apart {
         state: &Path,
     ) -> Result<Self, BenchError> {
         let ds_count = usize::from(options.ds_count);
-        let hosts_count = ds_count + usize::from(options.ds_idle_count) + 2;
-        let network = link.map(|link| Network::make(link, hosts_count));
+        let servers_count = ds_count + usize::from(options.ds_idle_count) + 1;
+        let network = link.map(|link| Network::of(&links(options, link, servers_count)));
         let mut reservations = Vec::new();
         let mut ports = |host| match link {
             Some(_) => Ok(Ports::behind_link(host)),
@@ -126,11 +127,12 @@ impl Apart {
                 Ok(ports)
             }
         };
-        let all: Result<Vec<Ports>, BenchError> = (MDS..hosts_count - 1).map(&mut ports).collect();
+        let all: Result<Vec<Ports>, BenchError> = (MDS..servers_count).map(&mut ports).collect();
         let all = all?;
         let mut apart = Self {
             servers: Vec::new(),
             address: all[MDS].of(options.transport),
+            clients_count: options.clients.map_or(1, |clients| clients.count.into()),
             network: network.transpose()?,
             _reservations: reservations,
         };
@@ -153,7 +155,7 @@ impl Apart {
             apart.add(options, "ds", number, &dir, &config)?;
         }
         apart.wait(options, state, |mds| {
-            is_ready(mds, ds_count) && serving(mds) >= hosts_count - 2
+            is_ready(mds, ds_count) && serving(mds) >= servers_count - 1
         })?;
         Ok(apart)
     }
@@ -298,12 +300,12 @@ impl Apart {
         Ok(out)
     }
 
-    /// Where clients are: behind a link as a server has one, or beside the switch.
-    pub(super) fn space(&self, behind_link: bool) -> Option<&NameSpace> {
+    /// Where a client is: behind a link, of its own where there are several, or beside the switch.
+    pub(super) fn space(&self, behind_link: bool, number: usize) -> Option<&NameSpace> {
         let network = self.network.as_ref()?;
         Some(match behind_link {
-            // The metadata server's host is none of data servers, and the last is the client's.
-            true => network.host(self.servers.len()),
+            // The hosts of servers come first, and then those of clients.
+            true => network.host(self.servers.len() + number % self.clients_count),
             false => network.hub(),
         })
     }
@@ -346,6 +348,15 @@ impl Daemon {
             }
         }
     }
+}
+
+/// The links of servers, and behind them those of clients.
+fn links(options: &ClusterOptions, link: Link, servers_count: usize) -> Vec<Link> {
+    let one = ClientLinks { count: 1, link };
+    let clients = options.clients.unwrap_or(one);
+    let mut links = vec![link; servers_count];
+    links.extend(vec![clients.link; clients.count.into()]);
+    links
 }
 
 fn store(options: &ClusterOptions) -> &'static str {
@@ -467,6 +478,24 @@ mod tests {
         assert_eq!(ds["memory_size"], "4096MiB");
         let mds = Ports::behind_link(MDS).of(Transport::Rdma);
         assert_eq!(mds.to_string(), "198.18.0.2:20049");
+    }
+
+    #[test]
+    fn clients_come_behind_servers_with_links_of_their_own() {
+        let link = |bits_per_s| Link {
+            rate: net::Rate { bits_per_s },
+            mtu_bytes: net::MTU_DEFAULT,
+        };
+        let mut options = ClusterOptions::new("ropewalk".into(), "/there".into());
+        assert_eq!(links(&options, link(400), 2), [400, 400, 400].map(link));
+        options.clients = Some(ClientLinks {
+            count: 3,
+            link: link(40),
+        });
+        assert_eq!(
+            links(&options, link(400), 2),
+            [400, 400, 40, 40, 40].map(link)
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::net::Link;
 use crate::nfs::providers::OwnRdma;
 use crate::nfs::server::Transport;
 use crate::process::Launcher;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
@@ -77,11 +77,22 @@ pub struct ClusterOptions {
     pub device: Option<IpAddr>,
     /// What each server is behind; without one all share the loopback interface.
     pub link: Option<Link>,
+    /// So many clients behind links of their own, where servers have links; without them one, behind a link as servers have.
+    pub clients: Option<ClientLinks>,
     /// Where servers over TCP listen, and the network of their clients; without one they are at loopback.
     pub network: Option<ClientNet>,
     /// How to start a child that the kernel kills when the thread that started it ends; without one a cluster outlives a
     /// process that is killed.
     pub launcher: Option<Launcher>,
+}
+
+/// Clients, each behind a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ClientLinks {
+    /// How many.
+    pub count: u16,
+    /// What each is behind.
+    pub link: Link,
 }
 
 /// An address in a network of clients.
@@ -121,6 +132,7 @@ impl ClusterOptions {
             is_eager: false,
             device: None,
             link: None,
+            clients: None,
             network: None,
             launcher: None,
         }
@@ -170,6 +182,7 @@ impl ClusterOptions {
             "nfs3": self.nfs3,
             "create": if self.is_eager { "eager" } else { "lazy" },
             "link": self.link,
+            "clients": self.clients,
         })
     }
 }

@@ -32,6 +32,8 @@ pub(super) const fn one_server(store: Store) -> Own {
         transport: Transport::Tcp,
         create: Create::Lazy,
         link: None,
+        clients: None,
+        nfs3: false,
     }
 }
 
