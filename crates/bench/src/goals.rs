@@ -8,6 +8,7 @@ mod beside;
 mod copies;
 mod creates;
 mod data;
+mod foreign;
 mod links;
 mod looks;
 mod metadata;
@@ -62,6 +63,8 @@ pub enum Row {
     Create,
     /// Create, first write to every stripe, close, and remove until clean: 1 to 16 data servers
     Stripes,
+    /// Create with a layout: 1 to 16 NFSv3 servers of others, eager and made ahead, and as many own data servers
+    ForeignCreates,
     /// Create, write 4 KiB, close: by a layout and through the metadata server
     Small,
     /// The client library on a file over four data servers, against as many bare streams
@@ -113,7 +116,7 @@ pub struct Options {
     /// Folder of the stores of `create`, of `stable`, `inline`, `changes` and `copies`, and of the file system of `metadata`, unless --dir is given
     #[arg(long, default_value = "/var/tmp")]
     pub disk_dir: PathBuf,
-    /// Keep metadata and objects of the cluster in memory (`getattr`, `stripes`, `small`)
+    /// Keep metadata and objects of the cluster in memory (`getattr`, `stripes`, `foreign-creates`, `small`)
     #[arg(long)]
     pub memory: bool,
     /// Print the goals of the rows, and measure nothing
@@ -170,6 +173,7 @@ impl Planning<'_> {
             Row::Getattr => metadata::getattr(self),
             Row::Create => creates::durable(self),
             Row::Stripes => creates::stripes(self, Row::Stripes),
+            Row::ForeignCreates => foreign::creates(self),
             Row::Small => creates::small(self),
             Row::Client => data::client(self),
             Row::Link => links::trials(self),

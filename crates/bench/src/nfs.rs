@@ -4,7 +4,7 @@
 //! they lie, over `session-client`. [`wire`] is the cheapest client there can be: one blocking socket, one slot, no
 //! task. It is built like the clients of the bare servers, and a ratio to them compares servers. [`server`] says what
 //! carries requests, [`providers`] by which RDMA provider, [`host`] which server is asked. The subjects are [`io`],
-//! [`metadata`], [`create`], [`stripes`], [`library`], [`idle`], [`reconnect`], [`commits`], [`failover`],
+//! [`metadata`], [`create`], [`stripes`], [`foreign`], [`library`], [`idle`], [`reconnect`], [`commits`], [`failover`],
 //! [`absence`] and [`filling`]. [`requests3`] are those of NFSv3.
 
 pub mod absence;
@@ -14,6 +14,7 @@ pub mod commits;
 pub mod create;
 pub mod failover;
 pub mod filling;
+pub mod foreign;
 pub mod host;
 pub mod idle;
 pub mod io;

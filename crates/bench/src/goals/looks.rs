@@ -87,6 +87,50 @@ pub(super) fn curve(
     text
 }
 
+/// A line for each number of servers: the first subjects are eager, as many more have objects made ahead, and as many more are own data
+/// servers.
+pub(super) fn creates(
+    title: &str,
+    comparison: &Comparison,
+    servers_counts: &[u16],
+    machine: &Machine,
+) -> String {
+    let mut text = String::new();
+    report::heading(&mut text, title, comparison, machine).expect("a string takes all text");
+    let columns = [
+        "servers",
+        "eager p50_us",
+        "to one",
+        "made ahead p50_us",
+        "to one",
+        "to eager",
+        "own p50_us",
+        "to one",
+        "made ahead to own",
+    ];
+    let mut rows = vec![columns.map(String::from).to_vec()];
+    let step = servers_counts.len();
+    let p50 = Metric::LatencyP50Us;
+    for (index, servers_count) in servers_counts.iter().enumerate() {
+        let [eager, ahead, own] = [index, step + index, 2 * step + index];
+        let latency = |at: usize| report::cell(comparison.subjects[at].spread(p50));
+        let ratio = |at, base| report::cell(comparison.ratio_to(at, base, p50));
+        rows.push(vec![
+            servers_count.to_string(),
+            latency(eager),
+            ratio(eager, 0),
+            latency(ahead),
+            ratio(ahead, step),
+            ratio(ahead, eager),
+            latency(own),
+            ratio(own, 2 * step),
+            ratio(ahead, own),
+        ]);
+    }
+    report::align(&mut text, &rows);
+    text
+}
+
 #[cfg(test)]
 mod tests {
     //! The columns of the curve are of the subjects that they name.

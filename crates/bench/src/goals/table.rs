@@ -50,6 +50,15 @@ pub(super) enum Denominator {
     /// The same with one data server.
     #[serde(rename = "one data server")]
     OneDataServer,
+    /// The same at one NFSv3 server of others.
+    #[serde(rename = "one nfs3 server")]
+    OneNfs3Server,
+    /// The same, with the objects made before OPEN is answered.
+    #[serde(rename = "eager")]
+    Eager,
+    /// The same at as many own data servers.
+    #[serde(rename = "own data servers")]
+    OwnDataServers,
     /// A bare stream over the same link.
     #[serde(rename = "bare stream")]
     Line,
@@ -96,6 +105,9 @@ impl Denominator {
             Self::DataServerAlone => "the data server alone",
             Self::OneClient => "one client",
             Self::OneDataServer => "one data server",
+            Self::OneNfs3Server => "one nfs3 server",
+            Self::Eager => "eager",
+            Self::OwnDataServers => "own data servers",
             Self::Line => "bare stream",
             Self::Layout => "a layout",
             Self::Tcp => "tcp",

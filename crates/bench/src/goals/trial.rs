@@ -28,6 +28,8 @@ pub(super) enum Look {
     Servers,
     /// A line for each number of data servers: creates alone, then whole first lives, and then their ends.
     Curve(Vec<u16>),
+    /// A line for each number of servers: creates that are eager, made ahead, and at own data servers.
+    Creates(Vec<u16>),
 }
 
 /// Where subjects keep their files.
@@ -401,6 +403,9 @@ impl Bench<'_> {
             Look::Metrics => report::table(&title, &comparison, &self.machine),
             Look::Servers => super::looks::servers(&title, &comparison, &self.machine),
             Look::Curve(counts) => super::looks::curve(&title, &comparison, counts, &self.machine),
+            Look::Creates(counts) => {
+                super::looks::creates(&title, &comparison, counts, &self.machine)
+            }
         };
         Ok(Measured {
             title,

@@ -73,6 +73,8 @@ pub struct ClusterOptions {
     pub nfs3: bool,
     /// Whether the objects of a file are made with it, on all of its data servers.
     pub is_eager: bool,
+    /// Whether clients of NFSv3 are served too, by `ropewalk up`.
+    pub speaks_nfs3: bool,
     /// The address of a device that servers listen on, for RDMA over it; without one they are at loopback.
     pub device: Option<IpAddr>,
     /// What each server is behind; without one all share the loopback interface.
@@ -130,6 +132,7 @@ impl ClusterOptions {
             rdma_crc: true,
             nfs3: false,
             is_eager: false,
+            speaks_nfs3: false,
             device: None,
             link: None,
             clients: None,

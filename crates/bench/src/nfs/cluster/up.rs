@@ -57,6 +57,9 @@ impl Up {
         if options.is_eager {
             command.arg("--create=eager");
         }
+        if options.speaks_nfs3 {
+            command.arg("--nfs3");
+        }
         if options.in_memory {
             let size = format!("--memory-size={MEMORY_TOTAL_BYTES}B");
             command.args(["--memory".to_owned(), size]);
