@@ -17,6 +17,8 @@ const MAKING_MAX: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
     Made,
+    /// The same for an object that has no bytes yet, wherever it is: nobody looks whether it is there.
+    MadeUnseen,
     Left,
 }
 

@@ -49,12 +49,13 @@ impl Foreign {
         self.by_mirror(found)
     }
 
-    /// Makes the objects of a new file, at all of its mirrors, for what is needed later.
+    /// Makes the objects of a new file, at all of its mirrors, for what is needed later. It takes one CREATE at each server, and
+    /// all are made at the same time. Nobody may have written to the file.
     ///
     /// # Errors
     /// As [`Foreign::handles`].
     pub async fn make(&self, at: &FileAt) -> Result<(), FarError> {
-        let made = self.objects(at, Missing::Made).await?;
+        let made = self.objects(at, Missing::MadeUnseen).await?;
         self.by_mirror(made).map(drop)
     }
 

@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 /// Calls of one mirror of a file that are under way at one time, for one operation.
 pub(crate) const PIECES_MAX: usize = 8;
+/// Objects of a file that are asked at one time, for one operation. Each is at a server of its own.
+const OBJECTS_AT_ONCE: usize = 64;
 /// Most bytes of one READ or WRITE, whatever a server takes.
 const IO_BYTES_MAX: u32 = 1 << 20;
 /// Fewest, whatever a server says.
@@ -99,7 +101,7 @@ impl Foreign {
         }
     }
 
-    /// Does something for every object that counts, a few at one time, and waits for all. Returns what came of each place, and
+    /// Does something for every object that counts, up to 64 at one time, and waits for all. Returns what came of each place, and
     /// which mirrors failed.
     pub(crate) async fn each_object<T, F>(
         &self,
@@ -121,8 +123,7 @@ impl Foreign {
             }
         });
         let tasks: Vec<_> = tasks.collect();
-        let many = PIECES_MAX * mirrors.group.mirrors as usize;
-        let mut tasks = futures_util::stream::iter(tasks).buffered(many);
+        let mut tasks = futures_util::stream::iter(tasks).buffered(OBJECTS_AT_ONCE);
         let (mut done, mut failures) = (Vec::new(), Failures::default());
         while let Some((mirror, stripe, result)) = tasks.next().await {
             match result {

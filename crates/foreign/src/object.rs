@@ -192,7 +192,7 @@ impl Foreign {
         }
         if newest == REMOVED {
             return match missing {
-                Missing::Made => Err(Fail::Newer),
+                Missing::Made | Missing::MadeUnseen => Err(Fail::Newer),
                 Missing::Left => Ok(None),
             };
         }
@@ -233,10 +233,14 @@ impl Foreign {
         missing: Missing,
     ) -> Result<Option<Fh>, Fail> {
         let ids = ids_of(spot.number, spot.generation, epoch);
-        let (fh, now) = match (self.look_up(spot, missing).await?, missing) {
+        let found = match missing {
+            Missing::MadeUnseen => None,
+            Missing::Made | Missing::Left => self.look_up(spot, missing).await?,
+        };
+        let (fh, now) = match (found, missing) {
             (Some(found), _) => found,
             (None, Missing::Left) => return Ok(None),
-            (None, Missing::Made) => self.create(spot, ids).await?,
+            (None, Missing::Made | Missing::MadeUnseen) => self.create(spot, ids).await?,
         };
         if has_ids(&now, ids) {
             return Ok(Some(fh));
@@ -255,7 +259,7 @@ impl Foreign {
     async fn create(&self, spot: &Spot, ids: Ids) -> Result<(Fh, Fattr3), Fail> {
         let (server, name) = (&*spot.server, object_name(spot.number, spot.generation));
         let who = &server.root_caller;
-        // A call that was sent twice finds what it made the first time.
+        // A call that was sent twice finds what it made the first time. What is there may have other ids.
         let how = CreateHow::Unchecked(given(ids));
         let made = self.in_dir(spot, Missing::Made, |dir| {
             let name = &name;

@@ -1,5 +1,6 @@
 //! Bytes of files: stripes, mirrors, holes, cuts, verifiers.
 
+use crate::fake::{Fake, Fault};
 use crate::world::{UNIT, World, bytes};
 use bytes::Bytes;
 use control::Status;
@@ -7,6 +8,9 @@ use nfs3::Proc;
 use nfs4::{NfsStatus, StableHow};
 use ropewalk_foreign::*;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 
 const LEN: usize = 5 * UNIT as usize + 100;
 
@@ -42,6 +46,40 @@ async fn bytes_come_back_from_all_stripes_and_each_mirror_has_them() {
     // Sparse: unit 1 lies at its offset in the file, and unit 0 is a hole.
     assert!(object.data[..UNIT as usize].iter().all(|byte| *byte == 0));
     assert_eq!(object.data[UNIT as usize], data[UNIT as usize - 1000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_a_new_file_take_one_call_at_each_server_and_all_at_once() {
+    let (world, pause) = (World::new(16).await, Duration::from_millis(100));
+    let at = world.file(0x7700, 16, 1);
+    let before = |fake: &Arc<Fake>| (fake.calls(Proc::Lookup), fake.calls(Proc::Create));
+    let calls: Vec<_> = world.fakes.iter().map(before).collect();
+    for fake in &world.fakes {
+        fake.set_fault(Some(Fault::Slow(pause)));
+    }
+    let start = Instant::now();
+    world.foreign.make(&at).await.unwrap();
+    let elapsed = start.elapsed();
+    assert!(pause <= elapsed && elapsed < 2 * pause, "{elapsed:?}");
+    for (fake, (lookups, creates)) in world.fakes.iter().zip(calls) {
+        assert_eq!(before(fake), (lookups, creates + 1));
+    }
+    // What a layout names is known then.
+    let start = Instant::now();
+    let handles = world.foreign.handles(&at).await.unwrap();
+    assert_eq!((handles.len(), handles[0].len()), (1, 16));
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    // One that is there already, with ids of another epoch, gets those of the file.
+    let newer = FileAt {
+        epoch: at.epoch + 1,
+        ..at
+    };
+    world.foreign.make(&newer).await.unwrap();
+    let ids = newer.ids();
+    for fake in &world.fakes {
+        let owners: Vec<_> = fake.files().values().map(|seen| seen.owner).collect();
+        assert_eq!(owners, [(ids.uid, ids.gid, 0o640)]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
