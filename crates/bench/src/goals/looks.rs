@@ -139,6 +139,24 @@ mod tests {
     use crate::runner::tests::known;
     use std::path::Path;
 
+    fn machine() -> Machine {
+        let launcher = Launcher {
+            program: "true".into(),
+            arguments: Vec::new(),
+        };
+        Machine::here(Path::new("true"), &launcher)
+    }
+
+    /// The cells of each line.
+    fn cells(text: &str) -> Vec<Vec<&str>> {
+        text.lines()
+            .map(|line| {
+                let cells = line.split("  ").map(str::trim);
+                cells.filter(|cell| !cell.is_empty()).collect()
+            })
+            .collect()
+    }
+
     #[test]
     fn the_curve_has_creates_lives_and_ends() {
         let (mut comparison, _) = known();
@@ -148,19 +166,8 @@ mod tests {
         );
         // Two numbers of data servers; removals at the second are a and so twice as many as b.
         comparison.subjects = vec![a.clone(), a.clone(), b.clone(), b.clone(), b, a];
-        let launcher = Launcher {
-            program: "true".into(),
-            arguments: Vec::new(),
-        };
-        let machine = Machine::here(Path::new("true"), &launcher);
-        let text = curve("Curve", &comparison, &[1, 16], &machine);
-        let rows: Vec<Vec<&str>> = text
-            .lines()
-            .map(|line| {
-                let cells = line.split("  ").map(str::trim);
-                cells.filter(|cell| !cell.is_empty()).collect()
-            })
-            .collect();
+        let text = curve("Curve", &comparison, &[1, 16], &machine());
+        let rows = cells(&text);
         // Behind them is the explanation.
         let [header, one, sixteen, _] = &rows[rows.len() - 4..] else {
             panic!("{text}");
@@ -169,5 +176,45 @@ mod tests {
         assert_eq!(header[7..], ["removed until clean per_s", "to one"]);
         assert_eq!(one[7..], ["50.0 [25.0 75.0]", "1.00 [1.00 1.00]"]);
         assert_eq!(sixteen[7..], ["100 [50 200]", "2.00 [1.33 4.00]"]);
+    }
+
+    #[test]
+    fn creates_are_held_against_one_server_and_against_each_other() {
+        let (mut comparison, _) = known();
+        let slow = |times: u64| {
+            let mut runs = comparison.subjects[0].clone();
+            for sample in &mut runs.samples {
+                sample.latency_ns.clear();
+                sample.latency_ns.record(times * 100_000).unwrap();
+            }
+            runs
+        };
+        // Eager, made ahead, and own, at one server and at 16.
+        comparison.subjects = [2, 24, 1, 3, 1, 2].map(slow).into();
+        let text = creates("Creates", &comparison, &[1, 16], &machine());
+        let rows = cells(&text);
+        let medians = |row: &[&str]| -> Vec<f64> {
+            let first = |cell: &&str| cell.split(' ').next().and_then(|word| word.parse().ok());
+            row.iter().filter_map(first).collect()
+        };
+        let [one, sixteen] = &rows[rows.len() - 2..] else {
+            panic!("{text}");
+        };
+        for (row, expected) in [
+            (one, [1.0, 200.0, 1.0, 100.0, 1.0, 0.5, 100.0, 1.0, 1.0]),
+            (
+                sixteen,
+                [16.0, 2400.0, 12.0, 300.0, 3.0, 0.13, 200.0, 2.0, 1.5],
+            ),
+        ] {
+            let cells = medians(row);
+            assert_eq!(cells.len(), expected.len(), "{text}");
+            for (cell, expected) in cells.into_iter().zip(expected) {
+                assert!(
+                    (cell - expected).abs() <= 0.01 * expected.max(1.0),
+                    "{text}"
+                );
+            }
+        }
     }
 }

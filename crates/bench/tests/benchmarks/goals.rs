@@ -7,6 +7,7 @@ use ropewalk_bench::load::Load;
 use ropewalk_bench::nfs::Form;
 use ropewalk_bench::nfs::cluster::{Carrier, Cluster, ClusterOptions};
 use ropewalk_bench::nfs::create::Creates;
+use ropewalk_bench::nfs::foreign::{ForeignCreates, Objects};
 use ropewalk_bench::nfs::host::Host;
 use ropewalk_bench::nfs::idle::Beside;
 use ropewalk_bench::nfs::io::{Access, FileIo, Order};
@@ -246,6 +247,30 @@ fn first_lives_touch_every_data_server() {
         assert!(sample.requests_count > 0, "{part:?}");
         assert_eq!(sample.payload_bytes, sample.requests_count * bytes_each);
     }
+    assert!(is_empty(&dir));
+}
+
+#[test]
+fn creates_with_a_layout_name_every_server_and_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    for objects in [Objects::Eager, Objects::Ahead, Objects::Own] {
+        let mut subject = ForeignCreates {
+            cluster: options(&dir, 1, true),
+            servers_count: 2,
+            objects,
+        };
+        assert!(
+            subject.run(&LOAD).unwrap().requests_count > 0,
+            "{objects:?}"
+        );
+    }
+    let mut subject = ForeignCreates {
+        cluster: options(&dir, 1, true).over(Carrier::Iwarp),
+        servers_count: 1,
+        objects: Objects::Eager,
+    };
+    let refused = subject.run(&LOAD).unwrap_err().to_string();
+    assert!(refused.contains("the transport"), "{refused}");
     assert!(is_empty(&dir));
 }
 
