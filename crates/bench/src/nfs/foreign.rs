@@ -42,8 +42,9 @@ const SLOTS: u32 = 64;
 const LAYOUT_BYTES_MAX: u32 = 64 * 1024;
 /// How long a client waits before the next create.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A server has what is made ahead when it gets no more files for this long; how often it is asked, and until when.
-const QUIET: Duration = Duration::from_millis(600);
+/// A server has what is made ahead when it gets no more files for this long; how often it is asked, and until when. The metadata
+/// server looks about every second for pools that are low.
+const QUIET: Duration = Duration::from_millis(2500);
 const QUIET_POLL: Duration = Duration::from_millis(50);
 const QUIET_MAX: Duration = Duration::from_secs(120);
 
