@@ -7,7 +7,7 @@ use control::StatItem;
 use foreign::{FileAt, ForeignGroup, is_foreign};
 use futures_util::future::join_all;
 use layout::{ClientTag, Epoch};
-use namespace::{Cred, Inode, Op};
+use namespace::{Cred, FileId, Inode, Op};
 use state::IoModes;
 use std::sync::Arc;
 
@@ -52,20 +52,7 @@ pub(crate) fn choose_one(fs: &Arc<Fs>, inode: &Arc<Inode>) -> Option<Arc<Inode>>
         // They were recalled as the writer was lost.
         return None;
     }
-    // One that is being fenced may be at a server that is dead.
-    let is_fit = |mirror: &u32| {
-        let stripes = 0..group.width;
-        let mut servers = stripes.filter_map(|stripe| group.server(*mirror, stripe));
-        servers.all(|server| {
-            let is_fenced = !(fs.foreign).is_fencing_at(server, at.number, at.generation);
-            is_fenced && fs.foreign.is_up(server)
-        })
-    };
-    let of = |bits: u32| (0..group.mirrors).filter(move |mirror| bits & (1 << mirror) != 0);
-    // One that is about to be marked lacks a write.
-    let failing = fs.mirror_reports.lock().of(inode.id);
-    let mut mirrors = of(good & !failing).chain(of(good & failing));
-    let chosen = mirrors.find(is_fit)?;
+    let chosen = fit_mirror(fs, &group, inode.id, &at)?;
     let cred = Cred::root();
     let mut op = Op::new(&cred, fs.now());
     let others = good & !(1 << chosen);
@@ -81,6 +68,29 @@ pub(crate) fn choose_one(fs: &Arc<Fs>, inode: &Arc<Inode>) -> Option<Arc<Inode>>
             None
         }
     }
+}
+
+/// A good mirror that may count alone: its servers are up and nobody writes it by an older layout. One that is about to be marked lacks
+/// a write, so it comes last.
+pub(crate) fn fit_mirror(
+    fs: &Fs,
+    group: &ForeignGroup,
+    file: FileId,
+    at: &FileAt,
+) -> Option<u32> {
+    // One that is being fenced may be at a server that is dead.
+    let is_fit = |mirror: &u32| {
+        let stripes = 0..group.width;
+        let mut servers = stripes.filter_map(|stripe| group.server(*mirror, stripe));
+        servers.all(|server| {
+            let is_fenced = !(fs.foreign).is_fencing_at(server, at.number, at.generation);
+            is_fenced && fs.foreign.is_up(server)
+        })
+    };
+    let of = |bits: u32| (0..group.mirrors).filter(move |mirror| bits & (1 << mirror) != 0);
+    let (good, failing) = (good_mirrors(group, at), fs.mirror_reports.lock().of(file));
+    let mut mirrors = of(good & !failing).chain(of(good & failing));
+    mirrors.find(is_fit)
 }
 
 /// Sees to it that the mirrors of a foreign file that count get the ids of its epoch, unless they have them.

@@ -15,6 +15,7 @@ use crate::host_grants::HostGrants;
 use crate::layout_tables::LayoutTables;
 use crate::mirror_reports::MirrorReports;
 use crate::offloads::Offloads;
+use crate::own_writes::OwnWrites;
 use crate::pools::Pools;
 use crate::restripes::Restripes;
 use crate::resyncs::Resyncs;
@@ -202,6 +203,7 @@ pub(crate) struct Jobs {
     pub(crate) overdue: Job,
     pub(crate) orphans: Job,
     pub(crate) ahead: Job,
+    pub(crate) level: Job,
     /// All orphans were looked at after the grace period.
     pub(crate) orphans_swept: AtomicBool,
     /// What sessions of earlier runs kept is gone.
@@ -224,6 +226,7 @@ pub struct Fs {
     pub(crate) offloads: Mutex<Offloads>,
     pub(crate) restripes: Restripes,
     pub(crate) mirror_reports: Mutex<MirrorReports>,
+    pub(crate) own_writes: Mutex<OwnWrites>,
     pub(crate) resyncs: Mutex<Resyncs>,
     pub(crate) pools: Mutex<Pools>,
     /// Places for chunks that copies hold.
@@ -297,6 +300,7 @@ impl Fs {
             space_noted: Hinted::default(),
             restripes: Restripes::default(),
             mirror_reports: Mutex::default(),
+            own_writes: Mutex::default(),
             resyncs: Mutex::default(),
             pools: Mutex::default(),
             offloads: Mutex::new(Offloads::new(ns.boot())),

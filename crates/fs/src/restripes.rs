@@ -68,6 +68,24 @@ impl Ranges {
         }
     }
 
+    pub(crate) fn remove(&mut self, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        while let Some((at, to)) = self.0.range(..end).next_back().map(|(a, t)| (*a, *t)) {
+            if to <= start {
+                break;
+            }
+            self.0.remove(&at);
+            if to > end {
+                self.0.insert(end, to);
+            }
+            if at < start {
+                self.0.insert(at, start);
+            }
+        }
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         self.0.iter().map(|(at, to)| to - at).sum()
     }
@@ -158,6 +176,12 @@ impl Restripes {
         if let Some(entry) = self.tables.lock().files.get_mut(&file) {
             entry.nameless = None;
         }
+    }
+
+    /// Whether a file has the new objects of another one.
+    pub(crate) fn is_nameless(&self, file: FileId) -> bool {
+        let is_it = |entry: &Entry| entry.nameless == Some(file);
+        self.count.load(SeqCst) > 0 && self.tables.lock().files.values().any(is_it)
     }
 
     /// Nameless files that no job has any more.
@@ -303,6 +327,20 @@ mod tests {
             .map(|n| (2 * n, 2 * n + 1))
             .collect();
         assert_eq!(of(&many), [(0, 2 * RANGES_MAX as u64 + 1)]);
+    }
+
+    #[test]
+    fn what_is_removed_is_cut_out_of_ranges() {
+        let left = |from: u64, to: u64| {
+            let mut ranges = Ranges(BTreeMap::from([(2, 4), (6, 9), (10, 12)]));
+            ranges.remove(from, to);
+            ranges.iter().collect::<Vec<_>>()
+        };
+        assert_eq!(left(4, 6), [(2, 4), (6, 9), (10, 12)]);
+        assert_eq!(left(3, 3), [(2, 4), (6, 9), (10, 12)]);
+        assert_eq!(left(7, 8), [(2, 4), (6, 7), (8, 9), (10, 12)]);
+        assert_eq!(left(3, 11), [(2, 3), (11, 12)]);
+        assert_eq!(left(0, 99), []);
     }
 
     #[test]

@@ -161,8 +161,8 @@ async fn recover_batch(fs: &Arc<Fs>, group: u32, batch: &[Item]) -> Result<(), S
             tracing::error!(file, ?status, "an object cannot be read: its file waits");
             continue;
         }
-        let stamps = mark_stamps(&fs.ns, &mut op, item.inode.id);
-        let stamps = stamps.map_err(|e| e.to_string())?;
+        let times = mark_times(&fs.ns, &mut op, item.inode.id);
+        let times = times.map_err(|e| e.to_string())?;
         // An earlier boot may have shown changes that were never durable.
         let change_from = item.writers.all.then(|| fs.ns.recovered_change());
         let taken = commit(
@@ -170,7 +170,7 @@ async fn recover_batch(fs: &Arc<Fs>, group: u32, batch: &[Item]) -> Result<(), S
             &mut op,
             (&item.inode, change_from),
             &of_file,
-            &stamps,
+            &times,
         );
         taken.map_err(|e| e.to_string())?;
         known.push(item);
@@ -260,12 +260,22 @@ pub(crate) async fn space_of(
     Ok(used)
 }
 
-/// What the mark of a file says of its objects.
-fn mark_stamps(ns: &Namespace, op: &mut Op<'_>, file: FileId) -> Result<Vec<Time>, NsError> {
+/// What the mark of a file says of its times.
+enum MarkedTimes {
+    /// This server alone has written the file, and has noted the time of each write.
+    Known,
+    /// Clients may have written since its data servers had these times.
+    Since(Vec<Time>),
+}
+
+fn mark_times(ns: &Namespace, op: &mut Op<'_>, file: FileId) -> Result<MarkedTimes, NsError> {
     let before = FileId(file.0.saturating_sub(1));
     let page = ns.rw_out_files(op, before, 1)?;
     let mark = page.into_iter().find(|(marked, _)| *marked == file);
-    Ok(mark.map(|(_, mark)| mark.stamps.0).unwrap_or_default())
+    Ok(match mark {
+        Some((_, mark)) if !mark.has_layouts() => MarkedTimes::Known,
+        mark => MarkedTimes::Since(mark.map(|(_, mark)| mark.stamps.0).unwrap_or_default()),
+    })
 }
 
 /// Takes in what the data servers have of a file. The file may only grow: a hole at its end is known to the MDS alone.
@@ -276,8 +286,12 @@ fn commit(
     op: &mut Op<'_>,
     (inode, change_from): (&Inode, Option<u64>),
     stats: &[&StatItem],
-    stamps: &[Time],
+    times: &MarkedTimes,
 ) -> Result<(), NsError> {
+    let stamps = match times {
+        MarkedTimes::Known => &[][..],
+        MarkedTimes::Since(stamps) => stamps,
+    };
     let mut sizes = Vec::with_capacity(stats.len());
     let mut written = None;
     let mut space = 0_u64;
@@ -290,7 +304,7 @@ fn commit(
         }
         sizes.push(item.size_bytes.max(item.durable_bytes));
     }
-    let mtime = match written {
+    let mtime = match written.filter(|_| matches!(times, MarkedTimes::Since(_))) {
         // Reported already, or never set.
         Some(time) if stamps.is_empty() || inode.mtime == inode.ctime => inode.mtime.max(time),
         Some(time) => time,

@@ -1,13 +1,16 @@
 //! A file at its data servers, own or foreign: READ, WRITE and COMMIT of this server itself.
 //!
 //! # Ordering
-//! A mirror at which a write has failed is noted as bad, durably, before the write is answered.
+//! A mirror at which a write has failed is noted as bad, durably, before the write is answered. A mark says durably that a mirrored
+//! file is written before its first byte is sent.
 //!
-//! May call: `stripes`, `foreign`, `bad_mirrors`. Whoever calls has the file's gate.
+//! May call: `stripes`, `foreign`, `bad_mirrors`, `own_writing`. Whoever calls has the file's gate.
 
 use crate::bad_mirrors;
 use crate::foreign_files::file_at;
 use crate::fs::Fs;
+use crate::own_writes::Ended;
+use crate::own_writing;
 use bytes::Bytes;
 use foreign::FileAt;
 use layout::{Epoch, Rights, SigningKey};
@@ -81,10 +84,18 @@ impl Target {
             Self::Own(target) => return fs.peers.write(target, offset, stable, bytes).await,
             Self::Foreign(file, at) => (*file, at),
         };
+        let len = bytes.len() as u64;
+        let range = (offset, offset.saturating_add(len));
+        let own_write = own_writing::begin(fs, (file, at), range).await?;
         let written = fs.foreign.write(at, offset, stable, bytes).await?;
-        fs.foreign_written_bytes
-            .fetch_add(bytes.len() as u64, Relaxed);
+        fs.foreign_written_bytes.fetch_add(len, Relaxed);
         bad_mirrors::lose(fs, file, written.failed_mirrors).await?;
+        if let Some(own_write) = own_write {
+            own_write.ended(match written.committed {
+                StableHow::Unstable => Ended::Unstable,
+                StableHow::DataSync | StableHow::FileSync => Ended::Durable,
+            });
+        }
         Ok(Written {
             committed: written.committed,
             seen: written.verifiers,
@@ -111,7 +122,11 @@ pub(crate) async fn commit(
     let Some(at) = file_at(fs, inode) else {
         return fs.peers.commit(inode).await;
     };
+    let idle = fs.own_writes.lock().idle(inode.id);
     let done = fs.foreign.commit(&at).await?;
     bad_mirrors::lose(fs, inode.id, done.failed_mirrors).await?;
+    if let Some(begun) = idle {
+        fs.own_writes.lock().committed(inode.id, begun);
+    }
     Ok((done.verifier, done.verifiers))
 }

@@ -3,7 +3,7 @@
 use crate::fs::Fs;
 use crate::{
     ahead, bad_mirrors, client_end, client_record, delegations, follow, kept_replies, layouts,
-    removal,
+    levelling, removal,
 };
 use crate::{restripe, resync, size_recovery, space, truncate};
 use cluster::{AdminError, KeyUsers, RotatedKey, turn_keys};
@@ -22,6 +22,7 @@ pub async fn tick(fs: &Arc<Fs>) {
     fs.cluster.tick();
     fs.foreign.tick();
     bad_mirrors::lose_unfenced(fs);
+    levelling::start(fs);
     resync::start(fs);
     ahead::start(fs);
     follow::look(fs);

@@ -60,7 +60,7 @@ pub use ops::xattr::{
     SetXattr, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX, XATTRS_COUNT_MAX, XattrPage,
 };
 pub use records::{
-    DS_PER_GROUP_MAX, InlineTotals, RW_OUT_CLIENTS_MAX, Removal, RwOut, TruncateIntent,
+    DS_PER_GROUP_MAX, InlineTotals, OWN_WRITER, RW_OUT_CLIENTS_MAX, Removal, RwOut, TruncateIntent,
 };
 pub use rights::{
     APPEND, DELETE, DELETE_CHILD, EXECUTE, READ, READ_ACL, READ_ATTRIBUTES, READ_XATTRS,

@@ -109,12 +109,24 @@ impl Decode<'_> for Counters {
 /// A file that is "RW out" (R1).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RwOut {
-    /// Client ids, ascending.
+    /// Client ids, ascending. The first may be [`OWN_WRITER`].
     pub clients: List<u64, RW_OUT_CLIENTS_MAX>,
     /// When each data server of the file had last written its object as the mark was made. The order is that of its
     /// placement group, and each time is by the data server's own clock. Empty where nobody had set the modification
     /// time: then recovery takes the newest.
     pub stamps: List<Time, DS_PER_GROUP_MAX>,
+}
+
+/// The client of a mark that stands for the metadata server itself: it writes a file whose mirrors it must keep level. No client has
+/// this id.
+pub const OWN_WRITER: u64 = 0;
+
+impl RwOut {
+    /// Whether a client may have a layout for writing: somebody but [`OWN_WRITER`] is marked.
+    #[must_use]
+    pub fn has_layouts(&self) -> bool {
+        self.clients.0.iter().any(|client| *client != OWN_WRITER)
+    }
 }
 
 impl Encode for RwOut {

@@ -331,6 +331,12 @@ impl Txn<'_> {
         Ok(self.saw(hit))
     }
 
+    /// Whether a client may have a layout to write a file.
+    pub(crate) fn has_layouts_out(&mut self, file: FileId) -> Result<bool, NsError> {
+        let mark = self.rw_out(file)?;
+        Ok(mark.is_some_and(|mark| mark.has_layouts()))
+    }
+
     /// Sets or clears the RW-out mark of a file.
     pub(crate) fn set_rw_out(&mut self, file: FileId, mark: Option<RwOut>) -> Result<(), NsError> {
         let before = self.rw_out(file)?;

@@ -18,6 +18,7 @@ mod follow;
 mod foreign;
 mod foreign_faults;
 mod foreign_fences;
+mod foreign_power;
 mod foreign_random;
 mod identities;
 mod keys;

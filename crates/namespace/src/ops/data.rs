@@ -16,7 +16,7 @@
 use crate::inode::{Inode, in_blocks};
 use crate::ops::setattr::{SetAttr, changed, check_resize, replace, resize};
 use crate::perm::mode_after_write;
-use crate::records::{self, RW_OUT_CLIENTS_MAX, RwOut, TruncateIntent};
+use crate::records::{self, OWN_WRITER, RW_OUT_CLIENTS_MAX, RwOut, TruncateIntent};
 use crate::txn::Txn;
 use crate::{Cred, FileId, Namespace, NsError, Op, PAGE_MAX, Placement, Time, keys};
 use meta::Purpose;
@@ -42,8 +42,8 @@ pub struct SizeCommit {
 const CHANGES_PER_BOOT_BITS: u32 = 40;
 
 impl Namespace {
-    /// Marks the file "RW out" for a client. The mark must be durable before the layout is granted. `stamps` is what
-    /// [`RwOut::stamps`] says; a file that is marked already keeps those it has.
+    /// Marks the file "RW out" for a client, or for [`OWN_WRITER`]. The mark must be durable before the layout is granted, or the
+    /// first byte is written. `stamps` is what [`RwOut::stamps`] says; a file that a client has marked already keeps those it has.
     ///
     /// # Errors
     /// [`NsError::Stale`], [`NsError::Inval`] unless it is a regular file, [`NsError::TooMany`] clients.
@@ -55,13 +55,17 @@ impl Namespace {
         stamps: &[Time],
     ) -> Result<(), NsError> {
         self.write(op, |txn| {
+            if client == OWN_WRITER {
+                // As what is written: see `commit_size`.
+                txn.purpose(Purpose::Upkeep);
+            }
             txn.regular(file)?;
             let mark = txn.rw_out(file)?.unwrap_or_default();
             let Err(at) = mark.clients.0.binary_search(&client) else {
                 return Ok(());
             };
             let mut mark = (*mark).clone();
-            if mark.clients.0.is_empty() {
+            if !mark.has_layouts() {
                 mark.stamps = stamps.to_vec().into();
             }
             if mark.clients.0.len() >= RW_OUT_CLIENTS_MAX as usize {

@@ -92,7 +92,7 @@ impl Namespace {
             if !txn.has_record(keys::ORPHAN, nameless.0)? || from.moved_data().is_some() {
                 return Err(NsError::Stale);
             }
-            let is_busy = txn.truncation(file)?.is_some() || txn.rw_out(file)?.is_some();
+            let is_busy = txn.truncation(file)?.is_some() || txn.has_layouts_out(file)?;
             if is_busy || before.placement != Some(was) || from.placement.is_none() {
                 return Err(NsError::Busy);
             }
@@ -101,6 +101,9 @@ impl Namespace {
                 txn.delete_record(keys::DATA_NAME, old.file.0);
             }
             foreign::discard(txn, &from);
+            if txn.rw_out(nameless)?.is_some() {
+                txn.set_rw_out(nameless, None)?;
+            }
             txn.drop_inode(nameless)?;
             txn.delete_record(keys::ORPHAN, nameless.0);
             txn.put_record(keys::DATA_NAME, nameless.0, &records::encode(&file));

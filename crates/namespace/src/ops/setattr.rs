@@ -139,7 +139,7 @@ impl Namespace {
                 }
                 if before.is_inline() {
                     inline_record::cut(txn, &mut after, size)?;
-                } else if size < before.size || txn.rw_out(file)?.is_some() {
+                } else if size < before.size || txn.has_layouts_out(file)? {
                     return Err(NsError::NeedsTruncate);
                 }
                 resize(&mut after, size, cred, attrs, now);
