@@ -47,6 +47,27 @@ impl Fail {
         )
     }
 
+    /// Whether the server has surely not begun what was asked.
+    pub(crate) const fn is_refusal(&self) -> bool {
+        match self {
+            Self::Down | Self::Removed | Self::Newer => true,
+            Self::Call(Nfs3Error::Status(status)) => matches!(
+                status,
+                Nfs3Status::NoSpc
+                    | Nfs3Status::DQuot
+                    | Nfs3Status::FBig
+                    | Nfs3Status::Jukebox
+                    | Nfs3Status::Access
+                    | Nfs3Status::Perm
+                    | Nfs3Status::RoFs
+                    | Nfs3Status::NoEnt
+                    | Nfs3Status::Stale
+                    | Nfs3Status::BadHandle
+            ),
+            Self::Call(_) | Self::Wrong(_) => false,
+        }
+    }
+
     pub(crate) const fn is(&self, status: Nfs3Status) -> bool {
         matches!(self, Self::Call(Nfs3Error::Status(s)) if *s as u32 == status as u32)
     }

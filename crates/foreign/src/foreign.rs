@@ -176,7 +176,7 @@ mod tests {
         let _removed = sent(foreign.remove_server(1, true)).await;
         sent(foreign.make(at)).await?;
         sent(foreign.read(at, 0, 1)).await?;
-        sent(foreign.write(at, 0, StableHow::Unstable, bytes)).await?;
+        let _written = sent(foreign.write(at, 0, StableHow::Unstable, bytes)).await;
         sent(foreign.commit(at)).await?;
         sent(foreign.cut(at, 0)).await?;
         sent(foreign.stat(at)).await?;

@@ -64,6 +64,6 @@ pub use read::READ_BYTES_MAX;
 pub use records::{
     GROUPS_MAX, GroupRecord, SERVERS_MAX, ServerLimits, ServerRecord, ServerState, TARGET_BYTES_MAX,
 };
-pub use refusals::{AddError, ChangeError, FarError, NoPlace};
+pub use refusals::{AddError, ChangeError, FarError, NoPlace, NotWritten};
 pub use report::{Check, Finding, ProbeReport};
 pub use server::{CALL_GIVE_UP, CALL_TRY, CALLS_MAX, PULSE_GIVE_UP};

@@ -35,6 +35,33 @@ impl std::fmt::Display for FarError {
 
 impl std::error::Error for FarError {}
 
+/// Why a WRITE failed as a whole, and where something of it may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotWritten {
+    /// What a client is told.
+    pub status: NfsStatus,
+    /// Bit m: mirror m has all of it.
+    pub whole_mirrors: u32,
+    /// Bit m: mirror m may have a part of it, or all. The others that count have nothing of it.
+    pub touched_mirrors: u32,
+}
+
+impl From<FarError> for NotWritten {
+    fn from(error: FarError) -> Self {
+        Self {
+            status: error.status,
+            whole_mirrors: 0,
+            touched_mirrors: 0,
+        }
+    }
+}
+
+impl From<NotWritten> for NfsStatus {
+    fn from(error: NotWritten) -> Self {
+        error.status
+    }
+}
+
 /// Why a server was not added.
 #[derive(Debug)]
 pub enum AddError {

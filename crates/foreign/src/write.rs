@@ -2,7 +2,7 @@
 //!
 //! # Failure
 //! It waits for every mirror. One that took all of it is enough: the caller marks the others bad before it answers. A mirror without
-//! room fails the whole, for that is no fault of the mirror.
+//! room fails the whole, for that is no fault of the mirror. What failed says which mirrors may have something of it.
 
 use crate::dirs::Missing;
 use crate::fail::{Fail, Failures};
@@ -10,7 +10,7 @@ use crate::file_at::{FarWritten, FileAt};
 use crate::foreign::Foreign;
 use crate::mirrors::{Mirrors, PIECES_MAX};
 use crate::object::{IfNewer, Spot};
-use crate::refusals::FarError;
+use crate::refusals::NotWritten;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
@@ -52,6 +52,13 @@ impl Taken {
     }
 }
 
+/// Why a mirror did not take all.
+struct Missed {
+    status: NfsStatus,
+    /// It may have taken something.
+    is_touched: bool,
+}
+
 /// What is to be written.
 #[derive(Clone, Copy)]
 struct Writing<'a> {
@@ -64,19 +71,23 @@ impl Foreign {
     /// Writes bytes to all good mirrors, at least as stable as asked. It succeeds where one of them took all.
     ///
     /// # Errors
-    /// [`FarError`]: `NoSpc`, `DQuot` and `FBig` of any mirror; when no mirror took all; `Delay` when a server restarted in between,
-    /// for no verifier says that.
+    /// [`NotWritten`]: `NoSpc`, `DQuot` and `FBig` of any mirror; when no mirror took all; `Delay` when a server restarted in
+    /// between, for no verifier says that.
     pub async fn write(
         &self,
         at: &FileAt,
         offset: u64,
         stable: StableHow,
         bytes: &Bytes,
-    ) -> Result<FarWritten, FarError> {
+    ) -> Result<FarWritten, NotWritten> {
         let mirrors = &self.mirrors(at)?;
         let len = bytes.len() as u64;
         if offset.checked_add(len).is_none() {
-            return Err(FarError::of(NfsStatus::FBig));
+            return Err(NotWritten {
+                status: NfsStatus::FBig,
+                whole_mirrors: 0,
+                touched_mirrors: 0,
+            });
         }
         let writing = Writing {
             offset,
@@ -88,20 +99,31 @@ impl Foreign {
             (mirror, taken)
         });
         let (mut whole, mut failures) = (Taken::nothing(), Failures::default());
+        let mut touched_mirrors = 0;
         for (mirror, taken) in join_all(all).await {
             match taken {
                 Ok(taken) => whole.and(taken),
-                Err(status) => failures.add(mirror, status),
+                Err(missed) => {
+                    failures.add(mirror, missed.status);
+                    touched_mirrors |= u32::from(missed.is_touched) << mirror;
+                }
             }
         }
-        let failed_mirrors = failures.of_some(mirrors.good)?;
+        let whole_mirrors = mirrors.good & !failures.mirrors;
+        let not_written = |status| NotWritten {
+            status,
+            whole_mirrors,
+            touched_mirrors: touched_mirrors | whole_mirrors,
+        };
+        let failed_mirrors = failures.of_some(mirrors.good);
+        let failed_mirrors = failed_mirrors.map_err(|error| not_written(error.status))?;
         let is_committed = whole.committed != StableHow::Unstable;
         let mut verifiers = BTreeMap::new();
         for (server, verifier) in whole.verifiers {
             match verifier {
                 Some(verifier) => drop(verifiers.insert(server, verifier)),
                 None if is_committed => {}
-                None => return Err(FarError::of(NfsStatus::Delay)),
+                None => return Err(not_written(NfsStatus::Delay)),
             }
         }
         Ok(FarWritten {
@@ -117,7 +139,7 @@ impl Foreign {
         mirrors: &Mirrors,
         mirror: u32,
         writing: Writing<'_>,
-    ) -> Result<Taken, NfsStatus> {
+    ) -> Result<Taken, Missed> {
         let has_failed = &AtomicBool::new(false);
         let one = std::iter::once(mirror);
         let most = mirrors.call_bytes(self, one, |limits| limits.write_bytes_max);
@@ -125,45 +147,61 @@ impl Foreign {
         let pieces: Vec<_> = pieces
             .map(|extent| async move {
                 if has_failed.load(Relaxed) {
-                    return Ok(Taken::nothing());
+                    return Ok(None);
                 }
+                let mut sent = extent.offset;
                 let taken = match mirrors.spot(self, mirror, extent.index) {
-                    Ok(spot) => self.write_piece(mirrors, &spot, extent, writing).await,
+                    Ok(spot) => {
+                        let piece = (extent, &mut sent);
+                        self.write_piece(mirrors, &spot, piece, writing).await
+                    }
                     Err(fail) => Err(fail),
                 };
-                taken.map_err(|fail| {
+                taken.map(Some).map_err(|fail| {
                     has_failed.store(true, Relaxed);
                     mirrors.told(mirror, extent.index, &fail);
-                    fail.status()
+                    let is_touched = sent > extent.offset || !fail.is_refusal();
+                    (fail.status(), is_touched)
                 })
             })
             .collect();
         let mut pieces = futures_util::stream::iter(pieces).buffer_unordered(PIECES_MAX);
         let (mut whole, mut failures) = (Taken::nothing(), Failures::default());
+        let mut is_touched = false;
         while let Some(taken) = pieces.next().await {
             match taken {
-                Ok(taken) => whole.and(taken),
-                Err(status) => failures.add(mirror, status),
+                Ok(Some(taken)) => {
+                    is_touched = true;
+                    whole.and(taken);
+                }
+                Ok(None) => {}
+                Err((status, is_begun)) => {
+                    is_touched |= is_begun;
+                    failures.add(mirror, status);
+                }
             }
         }
         match failures.mirrors {
             0 => Ok(whole),
-            _ => Err(failures.error().status),
+            _ => Err(Missed {
+                status: failures.error().status,
+                is_touched,
+            }),
         }
     }
 
-    /// WRITEs until an object has all of an extent. It is made where it is missing.
+    /// WRITEs until an object has all of an extent. It is made where it is missing. `at` is where the next bytes go.
     async fn write_piece(
         &self,
         mirrors: &Mirrors,
         spot: &Spot,
-        extent: Extent,
+        (extent, at): (Extent, &mut u64),
         writing: Writing<'_>,
     ) -> Result<Taken, Fail> {
         let (mut taken, mut shorts) = (Taken::nothing(), 0);
-        let (mut at, mut left) = (extent.offset, extent.len);
+        let mut left = extent.len;
         while left > 0 {
-            let begin = usize::try_from(at - writing.offset).unwrap_or(usize::MAX);
+            let begin = usize::try_from(*at - writing.offset).unwrap_or(usize::MAX);
             let sent = usize::try_from(left).unwrap_or(usize::MAX);
             let end = begin.saturating_add(sent);
             if end > writing.bytes.len() {
@@ -171,11 +209,11 @@ impl Foreign {
             }
             let piece = writing.bytes.slice(begin..end);
             let (count, committed, verifier) = self
-                .write_once(mirrors, spot, at, writing.stable, &piece)
+                .write_once(mirrors, spot, *at, writing.stable, &piece)
                 .await?;
             taken.committed = taken.committed.min(committed);
             taken.saw(spot.server.id, Some(verifier));
-            (at, left) = (at + u64::from(count), left - u64::from(count));
+            (*at, left) = (*at + u64::from(count), left - u64::from(count));
             if (count as usize) < sent {
                 shorts += 1;
                 if count == 0 || shorts > SHORTS_MAX {

@@ -8,14 +8,16 @@
 //! ([`crate::levelling`]).
 //!
 //! # Failure
-//! After a restart a marked file goes through the recovery of sizes, which lets one mirror count.
+//! A write that failed for good, and is at some mirrors or in part, has the others marked as bad before it is answered. So readers see
+//! one version. One that is to be tried again leaves a range in doubt. After a restart a marked file goes through the recovery of sizes, which lets one mirror count.
 //!
-//! May call: `own_writes`, the name space.
+//! May call: `own_writes`, `bad_mirrors`, the name space.
 
+use crate::bad_mirrors;
 use crate::foreign_files::good_mirrors;
 use crate::fs::{Fs, status};
 use crate::own_writes::Ended;
-use foreign::FileAt;
+use foreign::{FileAt, NotWritten};
 use meta::Seq;
 use namespace::{Cred, FileId, NsError, OWN_WRITER, Op};
 use nfs4::NfsStatus;
@@ -93,4 +95,59 @@ fn enter(fs: &Arc<Fs>, file: FileId) -> Result<Seq, NfsStatus> {
     let marked = op.observed();
     fs.own_writes.lock().enter(file, marked, Instant::now());
     Ok(marked)
+}
+
+/// A write has failed as a whole. Where that is final, the mirrors that count have one version of it when this returns: all of it, or
+/// nothing, or what one mirror has. Returns how it ended then; `None` while mirrors may differ.
+pub(crate) async fn failed(
+    fs: &Arc<Fs>,
+    (file, at): (FileId, &FileAt),
+    failed: NotWritten,
+) -> Option<Ended> {
+    if failed.touched_mirrors == 0 {
+        return Some(Ended::Untouched);
+    }
+    if failed.status == NfsStatus::Delay {
+        // It is tried again.
+        return None;
+    }
+    let good = good_mirrors(&*fs.foreign.group(at.group)?, at);
+    let lost = good & !one_version(good, failed);
+    let lost = bad_mirrors::lose(fs, file, lost).await;
+    lost.is_ok().then_some(Ended::Unstable)
+}
+
+/// The mirrors that are kept of those that count: those with all of a write, or those with nothing of it, or one.
+const fn one_version(good: u32, failed: NotWritten) -> u32 {
+    let whole = good & failed.whole_mirrors;
+    let untouched = good & !failed.touched_mirrors;
+    match (whole, untouched) {
+        (0, 0) => 1 << good.trailing_zeros(),
+        (0, untouched) => untouched,
+        (whole, _) => whole,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mirrors_that_are_kept_have_one_version() {
+        for (good, whole, touched, kept) in [
+            (0b11, 0b01, 0b01, 0b01),
+            (0b11, 0b00, 0b01, 0b10),
+            (0b110, 0b000, 0b110, 0b010),
+            (0b111, 0b101, 0b111, 0b101),
+            (0b1110, 0, 0b0010, 0b1100),
+        ] {
+            let failed = NotWritten {
+                status: NfsStatus::NoSpc,
+                whole_mirrors: whole,
+                touched_mirrors: touched,
+            };
+            let of = one_version(good, failed);
+            assert_eq!(of, kept, "{good:b} {whole:b} {touched:b}");
+        }
+    }
 }

@@ -87,7 +87,16 @@ impl Target {
         let len = bytes.len() as u64;
         let range = (offset, offset.saturating_add(len));
         let own_write = own_writing::begin(fs, (file, at), range).await?;
-        let written = fs.foreign.write(at, offset, stable, bytes).await?;
+        let written = match fs.foreign.write(at, offset, stable, bytes).await {
+            Ok(written) => written,
+            Err(failed) => {
+                let one_version = own_writing::failed(fs, (file, at), failed).await;
+                if let (Some(own_write), Some(ended)) = (own_write, one_version) {
+                    own_write.ended(ended);
+                }
+                return Err(failed.status);
+            }
+        };
         fs.foreign_written_bytes.fetch_add(len, Relaxed);
         bad_mirrors::lose(fs, file, written.failed_mirrors).await?;
         if let Some(own_write) = own_write {

@@ -184,7 +184,7 @@ async fn a_dead_mirror_is_named_by_a_write_and_passed_over_by_a_read() {
     assert_eq!((read.status, read.failed_mirrors), (NfsStatus::Delay, 3));
     let write = world.foreign.write(&at, 0, StableHow::FileSync, &data);
     let write = write.await.unwrap_err();
-    assert_eq!((write.status, write.failed_mirrors), (NfsStatus::Delay, 3));
+    assert_eq!((write.status, write.touched_mirrors), (NfsStatus::Delay, 0));
     at.bad_mirrors = 3;
     let read = world.foreign.read(&at, 0, 100).await.unwrap_err();
     assert_eq!((read.status, read.failed_mirrors), (NfsStatus::Io, 0));

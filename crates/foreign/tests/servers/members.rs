@@ -210,7 +210,7 @@ async fn the_pulse_tells_who_is_up_and_calls_to_who_is_not_fail_at_once() {
     assert_eq!(world.foreign.space(), (0, 0));
     let start = tokio::time::Instant::now();
     let write = world.foreign.commit(&at).await.unwrap_err();
-    assert_eq!((write.status, write.failed_mirrors), (NfsStatus::Delay, 1));
+    assert_eq!((write.status, write.whole_mirrors), (NfsStatus::Delay, 0));
     assert_eq!(start.elapsed(), Duration::ZERO);
     world.start(0);
     world.pass(6).await;

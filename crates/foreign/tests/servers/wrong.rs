@@ -75,7 +75,8 @@ async fn a_full_mirror_fails_the_whole_write() {
     let data = bytes(1000);
     let write = world.foreign.write(&at, 0, StableHow::Unstable, &data);
     let write = write.await.unwrap_err();
-    assert_eq!((write.status, write.failed_mirrors), (NfsStatus::NoSpc, 2));
+    let (whole, touched) = (write.whole_mirrors, write.touched_mirrors);
+    assert_eq!((write.status, whole, touched), (NfsStatus::NoSpc, 1, 1));
     let far = world
         .foreign
         .write(&at, u64::MAX - 5, StableHow::Unstable, &data);
@@ -184,7 +185,7 @@ async fn a_failed_commit_names_the_mirror_and_a_restart_in_a_write_asks_for_it_a
         .write(&at, 0, stable, &data)
         .await
         .unwrap_err();
-    assert_eq!((write.status, write.failed_mirrors), (NfsStatus::Delay, 0));
+    assert_eq!((write.status, write.touched_mirrors), (NfsStatus::Delay, 3));
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@
     reason = "a failure here is the failure of a test"
 )]
 
+use crate::far::fake::Fault;
 use crate::far::*;
 use crate::rig::Rig;
 use crate::rig::file::{File, patiently};
@@ -12,7 +13,8 @@ use crate::rig::real::{bytes_of, fill, try_write, write};
 use namespace::{Cred, FileId, OWN_WRITER, Op, Time};
 use nfs3::Proc;
 use nfs4::attr::{self, Attrs};
-use nfs4::{NfsTime, SetTime, StableHow};
+use nfs4::{NfsStatus, NfsTime, SetTime, StableHow};
+use std::time::Duration;
 
 /// The clients of the mark of a file.
 fn marked(rig: &Rig, file: &File<'_>) -> Vec<u64> {
@@ -127,4 +129,66 @@ async fn the_mark_holds_up_no_growth_and_a_restart_keeps_a_time_that_was_set() {
     let got = alice.attrs(&file.fh, &[attr::TIME_MODIFY]).await.unwrap();
     assert_eq!(got.time_modify, Some(then));
     far.whole(&rig, &file, &model).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_without_room_at_one_mirror_leaves_one_version() {
+    for full in [0, 1] {
+        let (rig, _port, far) = far_cluster(2, "copies=2").await;
+        let alice = rig.session("alice").await;
+        let file = far_file(&alice, "f").await;
+        let mut model = bytes(9000, 1);
+        fill(&file, 0, &model).await;
+        let fake = &far.fakes[Far::index(&rig, &file, full, 0)];
+        fake.set_fault(Some(Fault::NoSpace));
+        let new = bytes(5000, 2);
+        let refused = try_write(&file, 0, StableHow::FileSync, &new).await;
+        assert_eq!(refused.unwrap_err(), NfsStatus::NoSpc);
+        assert_eq!(inode(&rig, &file).bad_mirrors(), 1 << full);
+        model[..5000].copy_from_slice(&new);
+        assert_eq!(bytes_of(&file, 0, usize::MAX).await, model);
+        fake.set_fault(None);
+        far.whole(&rig, &file, &model).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_without_room_anywhere_costs_no_mirror() {
+    let (rig, _port, far) = far_cluster(2, "copies=2").await;
+    let alice = rig.session("alice").await;
+    let file = far_file(&alice, "f").await;
+    let model = bytes(9000, 1);
+    fill(&file, 0, &model).await;
+    let fault = |fault| far.fakes.iter().for_each(|fake| fake.set_fault(fault));
+    fault(Some(Fault::NoSpace));
+    let refused = try_write(&file, 0, StableHow::FileSync, &bytes(5000, 2)).await;
+    assert_eq!(refused.unwrap_err(), NfsStatus::NoSpc);
+    fault(None);
+    pass(20).await;
+    assert_eq!(inode(&rig, &file).bad_mirrors(), 0);
+    assert_eq!(marked(&rig, &file), []);
+    far.whole(&rig, &file, &model).await;
+}
+
+/// Whoever wrote never comes back.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_nobody_tries_again_leaves_one_version() {
+    let (rig, _port, far) = far_cluster(2, "copies=2").await;
+    let alice = rig.session("alice").await;
+    let file = far_file(&alice, "f").await;
+    fill(&file, 0, &bytes(9000, 1)).await;
+    pass(20).await;
+    // Its server does not say that it has the bytes, and the other one has not.
+    let at = |mirror| &far.fakes[Far::index(&rig, &file, mirror, 0)];
+    at(0).set_fault(Some(Fault::Slow(Duration::from_secs(60))));
+    far.mute(Far::index(&rig, &file, 1, 0));
+    let refused = try_write(&file, 0, StableHow::FileSync, &bytes(5000, 2)).await;
+    assert_eq!(refused.unwrap_err(), NfsStatus::Delay);
+    assert_eq!(marked(&rig, &file), [OWN_WRITER]);
+    at(0).set_fault(None);
+    far.start(Far::index(&rig, &file, 1, 0));
+    pass(120).await;
+    let seen = bytes_of(&file, 0, usize::MAX).await;
+    far.whole(&rig, &file, &seen).await;
+    assert_eq!(marked(&rig, &file), []);
 }
