@@ -118,7 +118,7 @@ pub use ranges::{Content, Sought, allocate, deallocate, end_of, seek};
 pub use removal::{REMOVALS_COUNTED_MAX, abandon_open, last_close, removals_waiting};
 pub use restripe::{restripe, restripe_state, restriping, shape_of};
 pub use restripes::{RestripeState, Shape};
-pub use resync::files_with_bad_mirrors;
+pub use resync::{files_with_bad_mirrors, servers_waited_for};
 pub use size_recovery::{ready, stamps, until_ready};
 pub use space::{look_at_space, space};
 pub use status::FsStatus;

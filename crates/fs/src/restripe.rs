@@ -103,11 +103,20 @@ pub fn restripe(fs: &Arc<Fs>, inode: &Inode, policy: LayoutPolicy) -> Result<(),
     }
 }
 
+/// Why a file does not begin to get new objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotRenewed {
+    /// It needs so many servers that are up and have room.
+    Servers(u32),
+    /// It is to be tried again.
+    NotNow(NfsStatus),
+}
+
 /// Begins to give a foreign file new objects of the shape that it has, at servers that are up. It goes on after this has returned.
 ///
 /// # Errors
-/// As [`restripe`].
-pub(crate) fn renew(fs: &Arc<Fs>, inode: &Inode) -> Result<(), NfsStatus> {
+/// [`NotRenewed`].
+pub(crate) fn renew(fs: &Arc<Fs>, inode: &Inode) -> Result<(), NotRenewed> {
     let Some(now) = shape_of(fs, inode) else {
         return Ok(());
     };
@@ -118,8 +127,10 @@ pub(crate) fn renew(fs: &Arc<Fs>, inode: &Inode) -> Result<(), NfsStatus> {
         ..LayoutPolicy::default()
     };
     let unit = now.stripe_unit;
-    let placement = foreign_place::place(&fs.foreign, policy, unit, MayLack::Nothing)?;
-    begin(fs, inode, placement)
+    let placement = foreign_place::place(&fs.foreign, policy, unit, MayLack::Nothing);
+    let servers = NotRenewed::Servers(now.width.saturating_mul(now.copies));
+    let placement = placement.map_err(|_| servers)?;
+    begin(fs, inode, placement).map_err(NotRenewed::NotNow)
 }
 
 fn begin(fs: &Arc<Fs>, inode: &Inode, placement: Placement) -> Result<(), NfsStatus> {

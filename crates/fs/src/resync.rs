@@ -1,13 +1,14 @@
 //! What brings back the mirrors of files that do not count: a restriping gives the file new objects, all of them good.
 //!
 //! # Failure
-//! While too few servers are up the file stays as it is. It is tried again with a later tick. One that was begun is not begun again
+//! While too few servers are up and have room the file stays as it is: it keeps its stripes and mirrors. The administrator is told. It
+//! is tried again with a later tick. One that was begun is not begun again
 //! for a while: a server that answers and takes no writes would have all of a file copied again and again.
 //!
 //! May call: `restripe`, the name space.
 
 use crate::fs::Fs;
-use crate::restripe;
+use crate::restripe::{self, NotRenewed};
 use namespace::{Cred, FileId, Op};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -43,8 +44,10 @@ pub(crate) fn start(fs: &Arc<Fs>) {
             continue;
         }
         // What cannot begin is tried again with a later tick.
-        if restripe::renew(fs, &inode).is_ok() {
-            fs.resyncs.lock().note_begun(file, now);
+        match restripe::renew(fs, &inode) {
+            Ok(()) => fs.resyncs.lock().note_begun(file, now),
+            Err(NotRenewed::Servers(count)) => fs.resyncs.lock().note_waiting(count, now),
+            Err(NotRenewed::NotNow(_)) => {}
         }
     }
 }
@@ -55,4 +58,9 @@ pub fn files_with_bad_mirrors(fs: &Fs, max: usize) -> usize {
     let mut op = Op::new(&cred, fs.now());
     let files = fs.ns.with_bad_mirrors(&mut op, FileId(0), max);
     files.map_or(0, |files| files.len())
+}
+
+/// How many foreign servers that are up and have room a file needs that waits for its mirrors; 0 where none waits for that.
+pub fn servers_waited_for(fs: &Fs) -> u32 {
+    fs.resyncs.lock().servers_waited_for(Instant::now())
 }

@@ -607,6 +607,7 @@ impl View {
             data_servers: cluster.servers.iter().map(row).collect(),
             foreign_servers: fs.foreign().servers().iter().map(foreign_row).collect(),
             foreign_fences_waiting: count(fs.foreign().fences_waiting()),
+            bad_mirror_servers_needed: ::fs::servers_waited_for(fs),
             bad_mirror_files: count(bad_mirror_files(fs)),
             bad_mirror_files_counted_max: count(PAGE_MAX),
             groups: groups(cluster),

@@ -120,6 +120,8 @@ pub(crate) struct MdsStatus {
     pub foreign_servers: Vec<ForeignServerRow>,
     /// Files whose fences wait for such servers.
     pub foreign_fences_waiting: u64,
+    /// Servers of others that are up and have room, as many as a file needs that waits for its mirrors; 0 where none waits for that.
+    pub bad_mirror_servers_needed: u32,
     /// Files with mirrors that do not count; counted up to `bad_mirror_files_counted_max`.
     pub bad_mirror_files: u64,
     /// Where that count ends.

@@ -28,20 +28,20 @@ async fn a_server_is_added_once_with_its_directories_and_is_there_after_a_restar
     let again = world.foreign.add(twin).await;
     assert!(again.is_ok(), "{again:?}");
     world.foreign.remove_server(3, false).await.unwrap();
-    let group = world.foreign.pick(2, 1, MayLack::Nothing).unwrap().unwrap();
+    let group = world.foreign.pick(2, 1, MayLack::Stripes).unwrap().unwrap();
     let before = world.foreign.group(group).unwrap();
     world.reopen();
     assert_eq!(world.foreign.servers().len(), 3);
     assert_eq!(world.foreign.group(group).unwrap(), before);
     assert!(!world.status(0).is_up, "nothing was seen yet");
     assert_eq!(
-        world.foreign.pick(1, 1, MayLack::Nothing).unwrap(),
+        world.foreign.pick(1, 1, MayLack::Stripes).unwrap(),
         Err(NoPlace::NotYet),
         "nobody knows yet whether a server is up"
     );
     world.pass(1).await;
     assert!(world.status(0).is_up);
-    assert!(world.foreign.pick(1, 1, MayLack::Nothing).unwrap().is_ok());
+    assert!(world.foreign.pick(1, 1, MayLack::Stripes).unwrap().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -71,7 +71,7 @@ async fn new_files_go_round_the_servers_that_are_up_and_have_room() {
     let picked = |width, mirrors| {
         let group = world
             .foreign
-            .pick(width, mirrors, MayLack::Nothing)
+            .pick(width, mirrors, MayLack::Stripes)
             .unwrap()
             .unwrap();
         assert!(is_foreign(group));
@@ -83,33 +83,41 @@ async fn new_files_go_round_the_servers_that_are_up_and_have_room() {
     assert_eq!(distinct(&picked(2, 2)), 4);
     assert_eq!(picked(9, 2).len(), 4, "the width is cut");
     assert_eq!(picked(0, 1).len(), 1);
-    world.kill(0);
+    let all = |width| {
+        let group = world.foreign.pick(width, 2, MayLack::Nothing).unwrap();
+        group.map(|group| world.foreign.group(group).unwrap().width)
+    };
+    assert_eq!((all(2), all(0)), (Ok(2), Ok(1)));
+    assert_eq!(all(3), Err(NoPlace::NotYet));
     world.fakes[1].set_room(100 * MIB, 63 * MIB);
+    world.pass(3).await;
+    assert_eq!(all(2), Err(NoPlace::Full));
+    world.kill(0);
     world.pass(8).await;
     for _ in 0..8 {
         assert_eq!(distinct(&picked(9, 1)), 2);
         assert!(picked(9, 2).iter().all(|server| *server > 2));
     }
     assert_eq!(
-        world.foreign.pick(1, 3, MayLack::Nothing).unwrap(),
+        world.foreign.pick(1, 3, MayLack::Stripes).unwrap(),
         Err(NoPlace::Full)
     );
     assert_eq!(
-        world.foreign.pick(1, 4, MayLack::Nothing).unwrap(),
+        world.foreign.pick(1, 4, MayLack::Stripes).unwrap(),
         Err(NoPlace::NotYet)
     );
     world.fakes[1].set_room(100_000 * MIB, 999 * MIB);
     world.pass(3).await;
     assert_eq!(
-        world.foreign.pick(1, 3, MayLack::Nothing).unwrap(),
+        world.foreign.pick(1, 3, MayLack::Stripes).unwrap(),
         Err(NoPlace::Full)
     );
     world.fakes[1].set_room(100_000 * MIB, 1001 * MIB);
     world.pass(3).await;
-    assert!(world.foreign.pick(1, 3, MayLack::Nothing).unwrap().is_ok());
+    assert!(world.foreign.pick(1, 3, MayLack::Stripes).unwrap().is_ok());
     world.foreign.drain(2).await.unwrap();
     assert_eq!(
-        world.foreign.pick(1, 3, MayLack::Nothing).unwrap(),
+        world.foreign.pick(1, 3, MayLack::Stripes).unwrap(),
         Err(NoPlace::NotYet)
     );
 }
@@ -125,7 +133,7 @@ async fn a_new_file_may_have_a_mirror_on_a_server_that_is_down_but_not_its_first
         group.map(|group| world.foreign.group(group).unwrap().servers.clone())
     };
     let too_few = Err(NoPlace::NotYet);
-    assert_eq!(pick(1, 2, MayLack::Nothing), too_few);
+    assert_eq!(pick(1, 2, MayLack::Stripes), too_few);
     assert_eq!(
         pick(2, 2, MayLack::Mirrors).map(|s| (s.len(), s[0])),
         Ok((2, 3))
@@ -210,7 +218,7 @@ async fn the_pulse_tells_who_is_up_and_calls_to_who_is_not_fail_at_once() {
     assert_eq!(world.foreign.space(), (0, 0));
     let start = tokio::time::Instant::now();
     let write = world.foreign.commit(&at).await.unwrap_err();
-    assert_eq!((write.status, write.whole_mirrors), (NfsStatus::Delay, 0));
+    assert_eq!((write.status, write.failed_mirrors), (NfsStatus::Delay, 1));
     assert_eq!(start.elapsed(), Duration::ZERO);
     world.start(0);
     world.pass(6).await;

@@ -128,7 +128,7 @@ impl World {
             generation: 1,
             group: self
                 .foreign
-                .pick(width, mirrors, MayLack::Nothing)
+                .pick(width, mirrors, MayLack::Stripes)
                 .unwrap()
                 .unwrap(),
             stripe_unit: UNIT,

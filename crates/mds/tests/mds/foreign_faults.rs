@@ -455,3 +455,28 @@ async fn a_file_is_written_through_this_server_while_its_mirror_comes_back() {
     assert!(bytes_of(&file, 0, usize::MAX).await == model);
     far.whole(&rig, &file, &model).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_gets_its_mirrors_back_keeps_its_stripes_or_waits() {
+    let (rig, _port, far) = far_cluster(4, "stripe_count=2 copies=2").await;
+    let alice = rig.session("alice").await;
+    let file = far_file(&alice, "f").await;
+    let mut model = bytes(5 * UNIT, 1);
+    fill(&file, 0, &model).await;
+    let dead = Far::index(&rig, &file, 1, 0);
+    far.kill(dead);
+    let new = bytes(3 * UNIT, 2);
+    write(&file, 0, StableHow::FileSync, &new).await;
+    model[..new.len()].copy_from_slice(&new);
+    pass(200).await;
+    let fs = rig.nfsd.role().fs();
+    let shape = || fs::shape_of(fs, &inode(&rig, &file)).unwrap();
+    assert_eq!((shape().width, shape().copies), (2, 2));
+    assert_eq!(inode(&rig, &file).bad_mirrors(), 2);
+    assert_eq!(fs::servers_waited_for(fs), 4);
+    far.start(dead);
+    far.whole(&rig, &file, &model).await;
+    assert_eq!((shape().width, shape().copies), (2, 2));
+    pass(120).await;
+    assert_eq!(fs::servers_waited_for(fs), 0);
+}

@@ -137,10 +137,17 @@ pub(super) fn show(text: &mut String, mds: &MdsStatus, is_coloured: bool) {
             true => " or more",
             false => "",
         };
-        let line = format!(
+        let mut line = format!(
             "files with bad mirrors: {}{more}; they have fewer copies than they are to have",
             mds.bad_mirror_files
         );
+        if mds.bad_mirror_servers_needed > 0 {
+            let _ = write!(
+                line,
+                "; some wait until {} such servers are up and have room",
+                mds.bad_mirror_servers_needed
+            );
+        }
         let _ = writeln!(text, "{}", red(&line, is_coloured));
     }
 }
@@ -217,5 +224,13 @@ mod tests {
         show(&mut text, &mds, false);
         assert!(text.contains("servers: 4\n"), "{text}");
         assert!(text.contains("bad mirrors: 7 or more;"), "{text}");
+        assert!(!text.contains("some wait"), "{text}");
+        let mds = MdsStatus {
+            bad_mirror_servers_needed: 4,
+            ..mds
+        };
+        let mut text = String::new();
+        show(&mut text, &mds, false);
+        assert!(text.contains("some wait until 4 such servers"), "{text}");
     }
 }
