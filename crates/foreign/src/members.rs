@@ -6,9 +6,11 @@ use crate::records::{self, SERVERS_MAX, ServerLimits, ServerRecord, ServerState}
 use crate::refusals::{AddError, ChangeError};
 use crate::server::{Server, addresses};
 use control::{ADDRESSES_MAX, NetAddr, Text};
+use meta::MetaError;
 use nfs3_client::Fh;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// A server that is to be added. Its export was mounted, and it was probed.
 #[derive(Debug, Clone)]
@@ -116,7 +118,64 @@ impl Foreign {
     pub async fn drain(&self, id: u32) -> Result<(), ChangeError> {
         let _one = self.adding.lock().await;
         let server = self.used_server(id)?;
-        self.set_state(&server, ServerState::Draining).await
+        self.set_state(&server, ServerState::Draining).await?;
+        server
+            .draining_since
+            .lock()
+            .get_or_insert_with(Instant::now);
+        Ok(())
+    }
+
+    /// Gives a server that was drained new files again, durably.
+    ///
+    /// # Errors
+    /// [`ChangeError`].
+    pub async fn undrain(&self, id: u32) -> Result<(), ChangeError> {
+        let _one = self.adding.lock().await;
+        let server = self.used_server(id)?;
+        *server.draining_since.lock() = None;
+        self.set_state(&server, ServerState::Active).await
+    }
+
+    /// The servers that get no new files, ascending.
+    #[must_use]
+    pub fn draining(&self) -> Vec<u32> {
+        let servers = self.all_servers();
+        let draining = servers
+            .iter()
+            .filter(|s| s.state() == ServerState::Draining);
+        draining.map(|server| server.id).collect()
+    }
+
+    /// For how long a server has had no new files; `None` while it gets some.
+    #[must_use]
+    pub fn drained_for(&self, id: u32) -> Option<Duration> {
+        let server = self.server(id)?;
+        let is_draining = server.state() == ServerState::Draining;
+        let since = *server.draining_since.lock();
+        since.filter(|_| is_draining).map(|since| since.elapsed())
+    }
+
+    /// Ends groups that name a server which is used no more. The caller knows that no file lies on them, and none can: a new file is
+    /// placed on servers that are active alone. The newest group stays, so that no id is used again.
+    ///
+    /// # Errors
+    /// [`MetaError`].
+    pub fn end_groups(&self, ended: &[u32]) -> Result<(), MetaError> {
+        let mut groups = self.groups.lock();
+        let newest = groups.by_id.keys().next_back().copied();
+        for id in ended.iter().copied().filter(|id| Some(*id) != newest) {
+            let Some(group) = groups.by_id.get(&id).cloned() else {
+                continue;
+            };
+            if group.servers.iter().all(|server| self.is_used(*server)) {
+                continue;
+            }
+            records::delete_group(&*self.config.store, id)?;
+            groups.by_id.remove(&id);
+            groups.ids.remove(&(group.mirrors, group.servers.clone()));
+        }
+        Ok(())
     }
 
     fn used_server(&self, id: u32) -> Result<Arc<Server>, ChangeError> {

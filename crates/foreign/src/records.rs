@@ -138,6 +138,15 @@ pub(crate) fn put_group(store: &dyn MetaStore, record: &GroupRecord) -> Result<S
     put(store, Purpose::Ordinary, &key(GROUP, record.id), record)
 }
 
+/// Forgets a group that no file lies on.
+pub(crate) fn delete_group(store: &dyn MetaStore, id: u32) -> Result<Seq, MetaError> {
+    store.transact(&mut |tx| {
+        tx.purpose(Purpose::Removal);
+        tx.delete(&key(GROUP, id));
+        Ok(TxOutcome::Commit)
+    })
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by it")]
 mod tests {

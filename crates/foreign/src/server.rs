@@ -68,6 +68,8 @@ pub(crate) struct Server {
     pub(crate) dirs: Mutex<HashMap<Option<u8>, Fh>>,
     /// Held while the ids of an object change, so that an older epoch never comes after a newer one.
     locks: Vec<tokio::sync::Mutex<()>>,
+    /// Since when it gets no new files, as far as this process knows.
+    pub(crate) draining_since: Mutex<Option<Instant>>,
     /// Whether its pulse is being taken.
     pub(crate) is_pulsing: AtomicBool,
     /// Whether fences are being delivered to it.
@@ -93,7 +95,9 @@ impl Server {
             };
             Nfs3Client::new(RpcPeer::new(Arc::clone(connector), config))
         };
+        let is_draining = record.state == ServerState::Draining;
         Self {
+            draining_since: Mutex::new(is_draining.then(Instant::now)),
             id: record.id,
             nfs: client(CALLS_MAX, CONNECTIONS, CALL_TRIES),
             pulse: client(1, 1, PULSE_GIVE_UP),

@@ -18,7 +18,7 @@ use foreign::{FileAt, is_foreign};
 use futures_util::future::join_all;
 use layout::Epoch;
 use namespace::{Cred, DataName, FileId, NsError, Op, PAGE_MAX, Placement};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Files whose objects are made at one time.
@@ -54,6 +54,25 @@ pub(crate) fn start(fs: &Arc<Fs>) {
         let fs = Arc::clone(fs);
         async move { fill(&fs).await }
     });
+}
+
+/// Takes back the names of groups that get no new files. Their objects are queued to be removed.
+///
+/// # Errors
+/// [`NsError`] of the store.
+pub(crate) fn take_back(fs: &Fs, groups: &BTreeSet<u32>) -> Result<(), NsError> {
+    fs.pools.lock().forget(groups);
+    let cred = Cred::root();
+    let mut after = FileId(0);
+    for _ in 0..PAGES_MAX {
+        let mut op = Op::new(&cred, fs.now());
+        let is_it = |group| groups.contains(&group);
+        match fs.ns.take_back_ahead(&mut op, (after, PAGE_MAX), &is_it)? {
+            Some(last) => after = last,
+            None => break,
+        }
+    }
+    Ok(())
 }
 
 async fn fill(fs: &Arc<Fs>) {

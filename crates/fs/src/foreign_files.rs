@@ -72,12 +72,7 @@ pub(crate) fn choose_one(fs: &Arc<Fs>, inode: &Arc<Inode>) -> Option<Arc<Inode>>
 
 /// A good mirror that may count alone: its servers are up and nobody writes it by an older layout. One that is about to be marked lacks
 /// a write, so it comes last.
-pub(crate) fn fit_mirror(
-    fs: &Fs,
-    group: &ForeignGroup,
-    file: FileId,
-    at: &FileAt,
-) -> Option<u32> {
+pub(crate) fn fit_mirror(fs: &Fs, group: &ForeignGroup, file: FileId, at: &FileAt) -> Option<u32> {
     // One that is being fenced may be at a server that is dead.
     let is_fit = |mirror: &u32| {
         let stripes = 0..group.width;

@@ -9,6 +9,7 @@
 
 use crate::atimes::Atimes;
 use crate::delegating::{Delegating, DelegationCounts};
+use crate::far_drain::FarDrain;
 use crate::foreign_place;
 use crate::hint::{Facts, Guard, Hinted};
 use crate::host_grants::HostGrants;
@@ -204,6 +205,7 @@ pub(crate) struct Jobs {
     pub(crate) orphans: Job,
     pub(crate) ahead: Job,
     pub(crate) level: Job,
+    pub(crate) far_drain: Job,
     /// All orphans were looked at after the grace period.
     pub(crate) orphans_swept: AtomicBool,
     /// What sessions of earlier runs kept is gone.
@@ -229,6 +231,7 @@ pub struct Fs {
     pub(crate) own_writes: Mutex<OwnWrites>,
     pub(crate) resyncs: Mutex<Resyncs>,
     pub(crate) pools: Mutex<Pools>,
+    pub(crate) far_drain: Mutex<FarDrain>,
     /// Places for chunks that copies hold.
     pub(crate) copy_chunks: Arc<Semaphore>,
     /// One permit for each CB_NOTIFY_LOCK under way.
@@ -303,6 +306,7 @@ impl Fs {
             own_writes: Mutex::default(),
             resyncs: Mutex::default(),
             pools: Mutex::default(),
+            far_drain: Mutex::default(),
             offloads: Mutex::new(Offloads::new(ns.boot())),
             copy_chunks: Arc::new(Semaphore::new(COPY_CHUNKS_MAX)),
             lock_notifications: Arc::new(Semaphore::new(NOTIFICATIONS_MAX)),

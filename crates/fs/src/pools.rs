@@ -3,7 +3,7 @@
 //! Owns the tables that [`crate::ahead`] fills and empties. Calls nothing.
 
 use namespace::{DataName, Placement};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most placement groups with a pool; files of others are made without.
 const POOLS_MAX: usize = 64;
@@ -42,6 +42,15 @@ impl Pools {
             self.low.push(group);
         }
         name
+    }
+
+    /// Forgets the names of groups.
+    pub(crate) fn forget(&mut self, groups: &BTreeSet<u32>) {
+        self.by_group.retain(|group, _| !groups.contains(group));
+        self.low.retain(|group| !groups.contains(group));
+        if let Some(left) = &mut self.left {
+            left.retain(|group, _| !groups.contains(group));
+        }
     }
 
     /// Names of a group whose objects are to be made, how many more it needs, and its stripe unit.

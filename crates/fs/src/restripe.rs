@@ -139,7 +139,7 @@ fn begin(fs: &Arc<Fs>, inode: &Inode, placement: Placement) -> Result<(), NfsSta
         // A sweep takes nameless files for those that an earlier run has left.
         return Err(NfsStatus::Delay);
     }
-    if !fs.restripes.enter(inode.id, shape)? {
+    if !fs.restripes.enter(inode.id, (shape, placement.group))? {
         return Ok(());
     }
     let (fs, file) = (Arc::clone(fs), inode.id);

@@ -97,6 +97,8 @@ impl Ranges {
 
 struct Entry {
     shape: Shape,
+    /// The placement group of the new objects.
+    target: u32,
     written: Ranges,
     /// It was changed in a way that no copied range makes up for.
     is_overtaken: bool,
@@ -126,7 +128,11 @@ impl Restripes {
     ///
     /// # Errors
     /// `Delay` when there are too many, or the file is on the way to another shape.
-    pub(crate) fn enter(&self, file: FileId, shape: Shape) -> Result<bool, NfsStatus> {
+    pub(crate) fn enter(
+        &self,
+        file: FileId,
+        (shape, target): (Shape, u32),
+    ) -> Result<bool, NfsStatus> {
         let mut tables = self.tables.lock();
         if let Some(entry) = tables.files.get(&file) {
             return if entry.shape == shape {
@@ -141,6 +147,7 @@ impl Restripes {
         tables.failed.remove(&file);
         let entry = Entry {
             shape,
+            target,
             written: Ranges::default(),
             is_overtaken: false,
             progress: Arc::default(),
@@ -182,6 +189,12 @@ impl Restripes {
     pub(crate) fn is_nameless(&self, file: FileId) -> bool {
         let is_it = |entry: &Entry| entry.nameless == Some(file);
         self.count.load(SeqCst) > 0 && self.tables.lock().files.values().any(is_it)
+    }
+
+    /// Placement groups that files are on their way to.
+    pub(crate) fn targets(&self) -> Vec<u32> {
+        let tables = self.tables.lock();
+        tables.files.values().map(|entry| entry.target).collect()
     }
 
     /// Nameless files that no job has any more.
@@ -347,14 +360,17 @@ mod tests {
     fn files_are_bounded_and_a_write_is_noted_when_it_is_over() {
         let all = Restripes::default();
         let file = FileId(7);
-        assert!(all.enter(file, SHAPE).unwrap());
-        assert!(!all.enter(file, SHAPE).unwrap());
+        assert!(all.enter(file, (SHAPE, 1)).unwrap());
+        assert!(!all.enter(file, (SHAPE, 1)).unwrap());
         let other = Shape { copies: 1, ..SHAPE };
-        assert_eq!(all.enter(file, other).err(), Some(NfsStatus::Delay));
+        assert_eq!(all.enter(file, (other, 1)).err(), Some(NfsStatus::Delay));
         for more in 1..FILES_MAX as u64 {
-            assert!(all.enter(FileId(100 + more), SHAPE).unwrap());
+            assert!(all.enter(FileId(100 + more), (SHAPE, 1)).unwrap());
         }
-        assert_eq!(all.enter(FileId(8), SHAPE).err(), Some(NfsStatus::Delay));
+        assert_eq!(
+            all.enter(FileId(8), (SHAPE, 1)).err(),
+            Some(NfsStatus::Delay)
+        );
         let writing = all.writing(file, 3, 5);
         assert_eq!(all.take(file).bytes(), 0);
         drop(writing);
@@ -378,6 +394,6 @@ mod tests {
             Some(RestripeState::Failed(NfsStatus::NoSpc))
         );
         assert_eq!(all.leftovers(), [FileId(71), FileId(73)]);
-        assert!(!all.has(file) && all.enter(FileId(8), SHAPE).is_ok());
+        assert!(!all.has(file) && all.enter(FileId(8), (SHAPE, 1)).is_ok());
     }
 }

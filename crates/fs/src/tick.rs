@@ -2,8 +2,8 @@
 
 use crate::fs::Fs;
 use crate::{
-    ahead, bad_mirrors, client_end, client_record, delegations, follow, kept_replies, layouts,
-    levelling, removal,
+    ahead, bad_mirrors, client_end, client_record, delegations, far_drain, follow, kept_replies,
+    layouts, levelling, removal,
 };
 use crate::{restripe, resync, size_recovery, space, truncate};
 use cluster::{AdminError, KeyUsers, RotatedKey, turn_keys};
@@ -24,6 +24,7 @@ pub async fn tick(fs: &Arc<Fs>) {
     bad_mirrors::lose_unfenced(fs);
     levelling::start(fs);
     resync::start(fs);
+    far_drain::start(fs);
     ahead::start(fs);
     follow::look(fs);
     fs.jobs.overdue.start(|| {

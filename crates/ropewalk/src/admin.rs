@@ -133,6 +133,11 @@ pub(crate) enum Request {
         /// Its id.
         server_id: u32,
     },
+    /// Give one that was drained new files again (metadata server).
+    UndrainNfs3 {
+        /// Its id.
+        server_id: u32,
+    },
     /// Use an NFSv3 server of others no more (metadata server).
     RemoveNfs3 {
         /// Its id.
@@ -146,7 +151,7 @@ impl Request {
     /// How long the server may work on it.
     fn work_max(&self) -> Duration {
         match self {
-            Self::AddNfs3 { .. } => ADDING_MAX,
+            Self::AddNfs3 { .. } | Self::RemoveNfs3 { .. } => ADDING_MAX,
             _ => EXCHANGE_MAX,
         }
     }
@@ -155,7 +160,7 @@ impl Request {
     fn patience(&self) -> Duration {
         match self {
             Self::Status => STATUS_MAX,
-            Self::AddNfs3 { .. } => ADDING_MAX + ANSWER_MAX,
+            Self::AddNfs3 { .. } | Self::RemoveNfs3 { .. } => ADDING_MAX + ANSWER_MAX,
             _ => ANSWER_MAX,
         }
     }

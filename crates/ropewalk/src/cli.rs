@@ -145,9 +145,11 @@ pub(crate) enum DsOrder {
     ProbeNfs3(ProbeArgs),
     /// Let an NFSv3 server of others hold data. The metadata server tries it first
     AddNfs3(AddArgs),
-    /// Give an NFSv3 server of others no new files. Those that it has stay, and are used
+    /// Give an NFSv3 server of others no new files. Those that it has move to others, while they are used
     DrainNfs3(nfs3_servers::DrainArgs),
-    /// Use an NFSv3 server of others no more
+    /// Give an NFSv3 server of others that was drained new files again
+    UndrainNfs3(nfs3_servers::UndrainArgs),
+    /// Use an NFSv3 server of others no more: one that is drained and has no files
     RemoveNfs3(nfs3_servers::RemoveArgs),
     /// Give all that a data server has to others, while it serves on
     Drain {

@@ -30,6 +30,7 @@ pub(crate) fn run(order: &DsOrder) -> Outcome {
         DsOrder::ProbeNfs3(args) => nfs3_servers::probe(args),
         DsOrder::AddNfs3(args) => nfs3_servers::add(args),
         DsOrder::DrainNfs3(args) => nfs3_servers::drain(args),
+        DsOrder::UndrainNfs3(args) => nfs3_servers::undrain(args),
         DsOrder::RemoveNfs3(args) => nfs3_servers::remove(args),
         DsOrder::Drain { id, args } => {
             let socket = limited(args)?;

@@ -49,7 +49,7 @@ use mds::{Mds, MdsConfig as Parts};
 use meta::{MemStore, MetaError, MetaStore};
 use meta_fjall::FjallStore;
 use namespace::{Cred, FileId, NamespaceLimits, Op, PAGE_MAX, SetAttr, Time};
-use rows::{clash_row, filling_row, foreign_row, groups, place_row, row};
+use rows::{clash_row, filling_row, foreign_rows, groups, place_row, row};
 use server::Nfsd;
 use state::DelegationLimits;
 use std::collections::BTreeMap;
@@ -605,7 +605,7 @@ impl View {
                 .map(clash_row)
                 .collect(),
             data_servers: cluster.servers.iter().map(row).collect(),
-            foreign_servers: fs.foreign().servers().iter().map(foreign_row).collect(),
+            foreign_servers: foreign_rows(fs),
             foreign_fences_waiting: count(fs.foreign().fences_waiting()),
             bad_mirror_servers_needed: ::fs::servers_waited_for(fs),
             bad_mirror_files: count(bad_mirror_files(fs)),

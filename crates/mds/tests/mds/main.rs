@@ -16,6 +16,7 @@ mod far;
 mod file_size;
 mod follow;
 mod foreign;
+mod foreign_drain;
 mod foreign_faults;
 mod foreign_fences;
 mod foreign_power;

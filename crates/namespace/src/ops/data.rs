@@ -358,6 +358,22 @@ impl Namespace {
         limit: usize,
         what: &str,
     ) -> Result<Vec<(u64, T)>, NsError> {
+        let pairs = self.page_of(op, tag, after, limit)?;
+        let record = |(key, value): &meta::Pair| {
+            let number = keys::number_of(key).ok_or_else(|| NsError::corrupt(what))?;
+            Ok((number, records::decode(value, what)?))
+        };
+        pairs.iter().map(record).collect()
+    }
+
+    /// Records of a tag after a number, as they are stored.
+    pub(crate) fn page_of(
+        &self,
+        op: &mut Op<'_>,
+        tag: u8,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<meta::Pair>, NsError> {
         let Some(from) = after.checked_add(1) else {
             return Ok(Vec::new());
         };
@@ -366,11 +382,7 @@ impl Namespace {
         let _writer = self.writer.lock();
         let pairs = self.store.scan(&start, &end, limit.min(PAGE_MAX))?;
         op.observe(self.store.applied());
-        let record = |(key, value): &meta::Pair| {
-            let number = keys::number_of(key).ok_or_else(|| NsError::corrupt(what))?;
-            Ok((number, records::decode(value, what)?))
-        };
-        pairs.iter().map(record).collect()
+        Ok(pairs)
     }
 }
 

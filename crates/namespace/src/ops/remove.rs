@@ -14,7 +14,7 @@ use crate::ops::{foreign, place, xattr};
 use crate::records::Removal;
 use crate::rights::EXECUTE;
 use crate::txn::Txn;
-use crate::{ChangeInfo, FileId, Namespace, NsError, Op, Placement, Time, keys, records};
+use crate::{ChangeInfo, DataName, FileId, Namespace, NsError, Op, Placement, Time, keys, records};
 use meta::Purpose;
 use std::sync::Arc;
 use xdr::List;
@@ -155,6 +155,25 @@ pub(crate) fn queue(txn: &mut Txn<'_>, inode: &Inode, placement: Placement) -> R
         generation: data.generation,
         floor: txn.fencing_epoch(inode).saturating_add(1),
         placement,
+        acked: List::default(),
+    };
+    let value = records::encode(&removal);
+    txn.put_record(keys::REMOVAL, removal.seq, &value);
+    Ok(())
+}
+
+/// Queues the removal of objects that no file has taken.
+pub(crate) fn queue_unused(txn: &mut Txn<'_>, data: DataName, group: u32) -> Result<(), NsError> {
+    let removal = Removal {
+        seq: txn.next_removal()?,
+        file: data.file,
+        generation: data.generation,
+        floor: 1,
+        placement: Placement {
+            group,
+            stripe_unit: 0,
+            first_index: 0,
+        },
         acked: List::default(),
     };
     let value = records::encode(&removal);

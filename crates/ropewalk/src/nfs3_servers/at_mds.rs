@@ -4,11 +4,12 @@ use super::add::Added;
 use super::found;
 use super::reach::{Reached, Target};
 use crate::daemon::random_u64;
-use ::fs::Fs;
+use ::fs::{Fs, NotRemoved};
 use control::{ADDRESSES_MAX, NetAddr};
 use foreign::{ChangeError, ExportIdentity, NewServer, ServerLimits};
 use rpc::UniversalAddress;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a server may be tried.
@@ -112,13 +113,40 @@ pub(crate) async fn drain(fs: &Fs, id: u32) -> Result<(), String> {
     drained.map_err(|e| refusal(id, &e))
 }
 
+/// Gives a server that was drained new files again.
+///
+/// # Errors
+/// One sentence.
+pub(crate) async fn undrain(fs: &Fs, id: u32) -> Result<(), String> {
+    let undrained = fs.foreign().undrain(id).await;
+    undrained.map_err(|e| refusal(id, &e))
+}
+
 /// Uses a server no more.
 ///
 /// # Errors
 /// One sentence.
-pub(crate) async fn remove(fs: &Fs, id: u32, is_forced: bool) -> Result<(), String> {
-    let removed = fs.foreign().remove_server(id, is_forced).await;
-    removed.map_err(|e| refusal(id, &e))
+pub(crate) async fn remove(fs: &Arc<Fs>, id: u32, is_forced: bool) -> Result<(), String> {
+    let removed = ::fs::remove_far_server(fs, id, is_forced).await;
+    removed.map_err(|why| not_removed(id, why))
+}
+
+fn not_removed(id: u32, why: NotRemoved) -> String {
+    let forced = "or give --force, and what files have there alone is lost";
+    match why {
+        NotRemoved::NotDrained => format!(
+            "files may lie on server f{id}: `ropewalk ds drain-nfs3 f{id}` moves them away, {forced}"
+        ),
+        NotRemoved::NotYet => {
+            format!("files may be on their way to server f{id}: ask again in 10 s, {forced}")
+        }
+        NotRemoved::Files(count) => format!(
+            "{count} files lie on server f{id}: `ropewalk ds list` shows how many are left; wait, or remove them, {forced}"
+        ),
+        NotRemoved::TooManyFiles => format!("server f{id} may have files: {why}; {forced}"),
+        NotRemoved::Change(error) => refusal(id, &error),
+        NotRemoved::Store(error) => error.to_string(),
+    }
 }
 
 fn refusal(id: u32, error: &ChangeError) -> String {
@@ -126,9 +154,7 @@ fn refusal(id: u32, error: &ChangeError) -> String {
         ChangeError::Unknown => {
             format!("the cluster has no server f{id}; `ropewalk ds list` shows them")
         }
-        ChangeError::InUse => format!(
-            "files may lie on server f{id}: copy them elsewhere and remove them, or give --force, and what they have there alone is lost"
-        ),
+        ChangeError::InUse => format!("files may lie on server f{id}"),
         ChangeError::Store(e) => e.to_string(),
     }
 }

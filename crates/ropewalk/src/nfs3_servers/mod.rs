@@ -13,6 +13,7 @@ mod reach;
 pub(crate) use add::{AddArgs, run as add};
 pub(crate) use at_mds::{
     NewServerOrder, add as add_at_mds, drain as drain_at_mds, remove as remove_at_mds,
+    undrain as undrain_at_mds,
 };
-pub(crate) use orders::{DrainArgs, RemoveArgs, drain, remove};
+pub(crate) use orders::{DrainArgs, RemoveArgs, UndrainArgs, drain, remove, undrain};
 pub(crate) use probe::{ProbeArgs, run as probe};

@@ -1,4 +1,4 @@
-//! `ropewalk ds drain-nfs3` and `ropewalk ds remove-nfs3`.
+//! `ropewalk ds drain-nfs3`, `ropewalk ds undrain-nfs3` and `ropewalk ds remove-nfs3`.
 
 use crate::admin::{MdsPlace, Request, ask, mds_socket};
 use crate::failure::Outcome;
@@ -37,6 +37,15 @@ pub(crate) struct DrainArgs {
     place: MdsPlace,
 }
 
+/// `ropewalk ds undrain-nfs3`.
+#[derive(Debug, Args)]
+pub(crate) struct UndrainArgs {
+    /// Id of the server, as `ropewalk ds list` shows it: f1, f2, ...
+    id: ServerId,
+    #[command(flatten)]
+    place: MdsPlace,
+}
+
 /// `ropewalk ds remove-nfs3`.
 #[derive(Debug, Args)]
 pub(crate) struct RemoveArgs {
@@ -49,14 +58,24 @@ pub(crate) struct RemoveArgs {
     place: MdsPlace,
 }
 
-/// Gives a server no new files.
+/// Gives a server no new files, and its files to others.
 pub(crate) fn drain(args: &DrainArgs) -> Outcome {
     let server_id = args.id.0;
     ask::<()>(&mds_socket(&args.place)?, &Request::DrainNfs3 { server_id })?;
     out::line(&format!(
-        "server {} gets no new files, and keeps those that it has",
+        "server {} gets no new files, and its files move to others; `ropewalk ds list` shows how many are left",
         args.id
     ))
+}
+
+/// Gives a server new files again.
+pub(crate) fn undrain(args: &UndrainArgs) -> Outcome {
+    let server_id = args.id.0;
+    ask::<()>(
+        &mds_socket(&args.place)?,
+        &Request::UndrainNfs3 { server_id },
+    )?;
+    out::line(&format!("server {} gets new files again", args.id))
 }
 
 /// Takes a server out of the cluster.

@@ -69,6 +69,9 @@ pub(super) async fn run(fs: &Arc<Fs>, order: Request) -> Result<Value, String> {
         Request::DrainNfs3 { server_id } => {
             serde_json::to_value(nfs3_servers::drain_at_mds(fs, server_id).await?)
         }
+        Request::UndrainNfs3 { server_id } => {
+            serde_json::to_value(nfs3_servers::undrain_at_mds(fs, server_id).await?)
+        }
         Request::RemoveNfs3 { server_id, force } => {
             serde_json::to_value(nfs3_servers::remove_at_mds(fs, server_id, force).await?)
         }

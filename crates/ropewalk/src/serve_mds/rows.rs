@@ -107,7 +107,12 @@ pub(super) fn row(server: &::cluster::ServerStatus) -> DataServerRow {
     }
 }
 
-pub(super) fn foreign_row(server: &::foreign::ServerStatus) -> ForeignServerRow {
+pub(super) fn foreign_rows(fs: &::fs::Fs) -> Vec<ForeignServerRow> {
+    let servers = fs.foreign().servers();
+    servers.iter().map(|s| foreign_row(fs, s)).collect()
+}
+
+fn foreign_row(fs: &::fs::Fs, server: &::foreign::ServerStatus) -> ForeignServerRow {
     use ::foreign::ServerState;
     let state = match server.state {
         ServerState::Active => foreign::STATE_ACTIVE,
@@ -123,6 +128,7 @@ pub(super) fn foreign_row(server: &::foreign::ServerStatus) -> ForeignServerRow 
         total_bytes: server.total_bytes,
         free_bytes: server.free_bytes,
         groups: count(server.groups),
+        files_left: ::fs::files_left_on(fs, server.id),
         client_read_bytes: server.client_bytes.read,
         client_written_bytes: server.client_bytes.written,
         last_error: server.last_error.clone(),

@@ -33,6 +33,8 @@ pub(crate) struct ForeignServerRow {
     pub free_bytes: u64,
     /// Groups of files that name it.
     pub groups: u64,
+    /// Files that are left there while it is drained; none before they were counted.
+    pub files_left: Option<u64>,
     /// Bytes that clients say they read there by layouts, since the metadata server has started.
     pub client_read_bytes: u64,
     /// Bytes that they say they wrote there.
@@ -59,6 +61,14 @@ impl ForeignServerRow {
         }
     }
 
+    fn shown_state(&self) -> String {
+        match self.files_left {
+            Some(0) => format!("{}, no files left", self.state),
+            Some(count) => format!("{}, {count} files left", self.state),
+            None => self.state.clone(),
+        }
+    }
+
     fn used(&self) -> String {
         let used = self.total_bytes.saturating_sub(self.free_bytes);
         let percent = u128::from(used) * 100 / u128::from(self.total_bytes.max(1));
@@ -72,7 +82,7 @@ pub(crate) fn list(rows: &[ForeignServerRow]) -> String {
         vec![
             server.id.clone(),
             server.target.clone(),
-            server.state.clone(),
+            server.shown_state(),
             server.answers(),
             bytes(server.total_bytes),
             server.used(),
@@ -166,6 +176,7 @@ mod tests {
             total_bytes: 1000,
             free_bytes: 250,
             groups: 3,
+            files_left: None,
             client_read_bytes: 5,
             client_written_bytes: 6,
             last_error: (!up).then(|| "timed out".to_owned()),
@@ -205,8 +216,27 @@ mod tests {
             state: STATE_REMOVED.to_owned(),
             ..row("f9", false, Some(5))
         };
-        let text = list(&[row("f1", true, Some(5)), removed, row("f2", false, Some(5))]);
-        for part in ["f1", "yes, 5 s", "75 %", "NO, 5 s", "timed out"] {
+        let draining = |id, count| ForeignServerRow {
+            state: STATE_DRAINING.to_owned(),
+            files_left: Some(count),
+            ..row(id, true, Some(5))
+        };
+        let text = list(&[
+            row("f1", true, Some(5)),
+            removed,
+            row("f2", false, Some(5)),
+            draining("f3", 7),
+            draining("f4", 0),
+        ]);
+        for part in [
+            "f1",
+            "yes, 5 s",
+            "75 %",
+            "NO, 5 s",
+            "timed out",
+            "draining, 7 files left",
+            "draining, no files left",
+        ] {
             assert!(text.contains(part), "{part} in {text}");
         }
         assert!(!text.contains("f9"), "{text}");
