@@ -44,6 +44,11 @@ const FENCE_WAIT_MS: u64 = 500;
 /// How long LAYOUTGET waits for another primary of a place (rule P22).
 const FAILOVER_WAIT_MS: u64 = 10_000;
 
+/// How long writers are told to try later while a small foreign file is restriped.
+const SHORT_COPY: Duration = Duration::from_secs(5);
+/// The largest file that is small in this.
+const SHORT_COPY_BYTES: u64 = 16 << 20;
+
 /// What LAYOUTGET asks for.
 pub struct GrantRequest {
     /// A stateid of the file: of an open, a lock, a delegation or a layout.
@@ -200,8 +205,11 @@ fn check_grantable(fs: &Arc<Fs>, inode: &Inode, group: u32, mode: IoMode) -> Res
         return Err(NfsStatus::LayoutUnavailable);
     }
     if mode == IoMode::ReadWrite && fs.restripes.has(file) {
-        // The copy may take long, and needs to see what is written.
-        return Err(NfsStatus::LayoutUnavailable);
+        return Err(match is_short_copy(fs, inode) {
+            true => NfsStatus::LayoutTryLater,
+            // The copy may take long, and needs to see what is written.
+            false => NfsStatus::LayoutUnavailable,
+        });
     }
     ready(fs, file).map_err(|_| NfsStatus::LayoutTryLater)?;
     let ids = fs.cluster.group_servers(group);
@@ -218,6 +226,16 @@ fn check_grantable(fs: &Arc<Fs>, inode: &Inode, group: u32, mode: IoMode) -> Res
         return Err(NfsStatus::LayoutTryLater);
     }
     Ok(())
+}
+
+/// Whether a foreign file gets other objects in a moment. A client that is told to try later (RFC 8881 §15.1.10.3) writes nothing
+/// until then. One that is told that there is no layout writes through this server, and Linux does not ask again for two minutes.
+fn is_short_copy(fs: &Fs, inode: &Inode) -> bool {
+    let is_young = fs
+        .restripes
+        .age(inode.id)
+        .is_some_and(|age| age < SHORT_COPY);
+    inode.is_foreign() && inode.size <= SHORT_COPY_BYTES && is_young
 }
 
 /// Registers a holder, and takes the key of its handle in the same step. The key does not retire while the layout is held.

@@ -14,6 +14,8 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Files that are restriped at one time.
 const FILES_MAX: usize = 4;
@@ -99,6 +101,7 @@ struct Entry {
     shape: Shape,
     /// The placement group of the new objects.
     target: u32,
+    begun: Instant,
     written: Ranges,
     /// It was changed in a way that no copied range makes up for.
     is_overtaken: bool,
@@ -148,6 +151,7 @@ impl Restripes {
         let entry = Entry {
             shape,
             target,
+            begun: Instant::now(),
             written: Ranges::default(),
             is_overtaken: false,
             progress: Arc::default(),
@@ -225,6 +229,12 @@ impl Restripes {
     /// Whether the file is being restriped: it is written through this server alone.
     pub(crate) fn has(&self, file: FileId) -> bool {
         self.count.load(SeqCst) > 0 && self.tables.lock().files.contains_key(&file)
+    }
+
+    /// How long ago the restriping of a file has begun.
+    pub(crate) fn age(&self, file: FileId) -> Option<Duration> {
+        let tables = self.tables.lock();
+        tables.files.get(&file).map(|entry| entry.begun.elapsed())
     }
 
     /// Files that are being restriped.

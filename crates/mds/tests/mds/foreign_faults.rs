@@ -480,3 +480,32 @@ async fn a_file_that_gets_its_mirrors_back_keeps_its_stripes_or_waits() {
     pass(120).await;
     assert_eq!(fs::servers_waited_for(fs), 0);
 }
+
+/// Linux would write through this server for two minutes otherwise.
+#[tokio::test(start_paused = true)]
+async fn a_writer_is_told_to_try_later_while_a_small_file_gets_its_mirror_back_but_not_for_long() {
+    for (len, first) in [
+        (5000, NfsStatus::LayoutTryLater),
+        (17 << 20, NfsStatus::LayoutUnavailable),
+    ] {
+        let (rig, _port, far) = far_cluster(2, "copies=2").await;
+        let alice = rig.session("alice").await;
+        let file = far_file(&alice, "f").await;
+        fill(&file, 0, &bytes(len, 1)).await;
+        let dead = Far::index(&rig, &file, 1, 0);
+        far.kill(dead);
+        write(&file, 0, StableHow::FileSync, b"new").await;
+        far.fakes[dead].set_fault(Some(Fault::Slow(std::time::Duration::from_secs(3))));
+        far.start(dead);
+        let fs = rig.nfsd.role().fs();
+        while fs::restriping(fs) == 0 {
+            pass(1).await;
+        }
+        let refused = try_far_layout(&file, IoMode::Rw).await.unwrap_err();
+        assert_eq!(refused, first);
+        pass(6).await;
+        assert_eq!(fs::restriping(fs), 1);
+        let refused = try_far_layout(&file, IoMode::Rw).await.unwrap_err();
+        assert_eq!(refused, NfsStatus::LayoutUnavailable);
+    }
+}
