@@ -1,7 +1,7 @@
 //! Foreign servers that are drained: files move away from them, and one that has none may go.
 //!
-//! # Ownership
-//! How many files are left on such servers, as last counted. A pass looks at all inodes: first it counts, then it moves.
+//! # Ordering
+//! A pass looks at all inodes: first it counts, then it moves.
 //!
 //! # Failure
 //! A file that cannot move stays where it is, and the next pass tries again. So does one whose turn never came.
@@ -32,15 +32,6 @@ const PAUSE: (Duration, u32) = (Duration::from_secs(15), 4);
 const SETTLED: Duration = Duration::from_secs(10);
 /// Inodes that an order to remove a server looks at.
 const LOOK_MAX: u64 = 16_000_000;
-
-/// What is known of servers that are drained.
-#[derive(Default)]
-pub(crate) struct FarDrain {
-    /// Files on each, since they were counted.
-    left: BTreeMap<u32, u64>,
-    /// When the next pass begins, and for which servers the last one was.
-    next: Option<(Instant, Vec<u32>)>,
-}
 
 /// Why a foreign server is not removed.
 #[derive(Debug)]
@@ -203,11 +194,11 @@ impl Files {
         let cred = Cred::root();
         let mut op = Op::new(&cred, fs.now());
         let after = self.after.unwrap_or(FileId(0));
-        let (placed, last) = fs.ns.placed_files(&mut op, (after, PAGE))?;
+        let page = fs.ns.placed_files(&mut op, (after, PAGE))?;
         self.seen += PAGE as u64;
-        self.is_over = last.is_none();
-        self.after = last;
-        Ok(Some(placed))
+        self.is_over = page.last.is_none();
+        self.after = page.last;
+        Ok(Some(page.placed))
     }
 }
 

@@ -9,7 +9,7 @@
 
 use crate::atimes::Atimes;
 use crate::delegating::{Delegating, DelegationCounts};
-use crate::far_drain::FarDrain;
+use crate::far_drains::FarDrain;
 use crate::foreign_place;
 use crate::hint::{Facts, Guard, Hinted};
 use crate::host_grants::HostGrants;

@@ -32,6 +32,7 @@ mod delegations;
 mod eager;
 mod enter;
 mod far_drain;
+mod far_drains;
 mod fencing;
 mod file_paths;
 mod files;

@@ -48,6 +48,7 @@ pub use namespace::{Format, Namespace, NamespaceLimits, SCHEMA_VERSION, Statisti
 pub use ops::create::{Created, Existing, How, NewNode};
 pub use ops::data::SizeCommit;
 pub use ops::delegated_times::DelegatedTimes;
+pub use ops::drained::PlacedFiles;
 pub use ops::inline::INLINE_BYTES_MAX;
 pub use ops::link::Linked;
 pub use ops::place::Placing;

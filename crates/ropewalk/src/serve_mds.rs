@@ -565,6 +565,7 @@ impl View {
         let (opens, locks, layouts) = fs.state().counts();
         let counters = self.nfsd.counters();
         let inline = fs.namespace().statistics().inline;
+        let clashes = self.nfsd.clients().name_clashes();
         MdsStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -597,13 +598,7 @@ impl View {
             removals_waiting: count(removals_waiting(fs)),
             removals_counted_max: count(REMOVALS_COUNTED_MAX),
             fences_pending: count(cluster.fences_pending),
-            name_clashes: self
-                .nfsd
-                .clients()
-                .name_clashes()
-                .iter()
-                .map(clash_row)
-                .collect(),
+            name_clashes: clashes.iter().map(clash_row).collect(),
             data_servers: cluster.servers.iter().map(row).collect(),
             foreign_servers: foreign_rows(fs),
             foreign_fences_waiting: count(fs.foreign().fences_waiting()),

@@ -4,6 +4,7 @@
 pub(crate) mod create;
 pub(crate) mod data;
 pub(crate) mod delegated_times;
+pub(crate) mod drained;
 mod foreign;
 pub(crate) mod inline;
 mod layout;
