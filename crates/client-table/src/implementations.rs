@@ -1,25 +1,36 @@
-//! What the implementation of a client is known to lack, by the name that it gives itself (`nii_name`, RFC 8881 §18.35).
+//! The name that the implementation of a client gives itself (`nii_name`, RFC 8881 §18.35), and what one of that name lacks.
 //!
-//! Owns the set of such clients. An unknown name lacks nothing.
+//! Owns the names, and the set of clients that lack something. An unknown name lacks nothing.
 
 use nfs4::ClientId;
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Most clients in the set; the one with the lowest id goes first.
+/// Most clients in the set, and most names; the one with the lowest id goes first.
 const CLIENTS_MAX: usize = 16_384;
+/// Bytes of a name that are kept.
+pub const IMPLEMENTATION_BYTES_MAX: usize = 128;
 /// The first Linux with stripes in flexible files layouts.
 const STRIPED_FLEX_FILES: (u32, u32) = (6, 18);
 
-/// Clients that lack something.
+/// Names of clients, and those that lack something.
 #[derive(Default)]
 pub(crate) struct Implementations {
+    names: Mutex<BTreeMap<ClientId, Vec<u8>>>,
     without_striped_flex_files: Mutex<BTreeSet<ClientId>>,
 }
 
 impl Implementations {
     /// Takes in the name that a client has told.
     pub(crate) fn note(&self, client: ClientId, name: &[u8]) {
+        {
+            let mut names = self.names.lock();
+            let kept = &name[..name.len().min(IMPLEMENTATION_BYTES_MAX)];
+            names.insert(client, kept.to_vec());
+            if names.len() > CLIENTS_MAX {
+                names.pop_first();
+            }
+        }
         let mut without = self.without_striped_flex_files.lock();
         if linux_version(name).is_some_and(|version| version < STRIPED_FLEX_FILES) {
             without.insert(client);
@@ -29,6 +40,11 @@ impl Implementations {
         } else {
             without.remove(&client);
         }
+    }
+
+    /// The name of a client's implementation, as far as it is kept.
+    pub(crate) fn name(&self, client: ClientId) -> Option<Vec<u8>> {
+        self.names.lock().get(&client).cloned()
     }
 
     /// Whether a client reads flexible files layouts with more than one stripe.
@@ -79,6 +95,10 @@ mod tests {
         }
         assert!(all.has_striped_flex_files(client(0)), "forgotten");
         assert!(!all.has_striped_flex_files(client(1)));
+        assert_eq!(all.name(client(0)), None, "forgotten, too");
+        all.note(client(2), &[b'x'; 2 * IMPLEMENTATION_BYTES_MAX]);
+        let kept = all.name(client(2)).unwrap_or_default();
+        assert_eq!(kept.len(), IMPLEMENTATION_BYTES_MAX);
         all.note(client(1), b"Linux 6.18.0");
         assert!(all.has_striped_flex_files(client(1)));
     }

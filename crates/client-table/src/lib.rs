@@ -14,6 +14,7 @@ mod callback_path;
 mod dialed;
 mod dials;
 mod implementations;
+mod listing;
 mod probe;
 mod slot_recall;
 mod table;
@@ -22,4 +23,6 @@ pub use callback_path::{
     BuildCallback, CALLBACK_MS_MAX, CallbackError, CallbackPath, TakeResult, Taken, Try,
     begin_cb_compound, deliver, status_only,
 };
+pub use implementations::IMPLEMENTATION_BYTES_MAX;
+pub use listing::{ADDRESSES_MAX, KnownClient, PAGE_CLIENTS};
 pub use table::{ClientTable, RandomU64};

@@ -118,6 +118,12 @@ impl ClientTable {
         self.implementations.note(client, name);
     }
 
+    /// The name of a client's implementation, as far as it is kept.
+    #[must_use]
+    pub fn implementation(&self, client: ClientId) -> Option<Vec<u8>> {
+        self.implementations.name(client)
+    }
+
     /// Whether a client reads flexible files layouts (RFC 8435) with more than one stripe.
     pub fn has_striped_flex_files(&self, client: ClientId) -> bool {
         self.implementations.has_striped_flex_files(client)

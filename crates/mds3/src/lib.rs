@@ -21,6 +21,6 @@ mod program;
 mod results;
 mod status;
 
-pub use crate::nlm::{HostHeld, Nlm, Nsm, free_host, hosts_held};
+pub use crate::nlm::{HostHeld, Nlm, Nsm, describe_host, free_host, hosts_held};
 pub use mount::Mount;
 pub use program::Nfs3;

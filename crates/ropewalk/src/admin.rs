@@ -110,6 +110,12 @@ pub(crate) enum Request {
     Scrub,
     /// Make a new signing key now (metadata server).
     KeyRotate,
+    /// Clients of every protocol, a page (metadata server).
+    ClientList {
+        /// Those with ids after this one.
+        #[serde(default)]
+        after: Option<String>,
+    },
     /// Hosts with locks by NFSv3 (metadata server).
     NlmHosts,
     /// End the locks of one (metadata server).

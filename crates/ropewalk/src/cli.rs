@@ -2,6 +2,7 @@
 
 use crate::admin::MdsPlace;
 use crate::client_cmds::ClientCommand;
+use crate::clients::ClientsCommand;
 use crate::config::{Access, AtimeName, CreateChoice, ExportTable, SquashName, TransportChoice};
 use crate::nfs3_servers::{self, AddArgs, ProbeArgs};
 use crate::nlm_hosts::NlmCommand;
@@ -73,6 +74,9 @@ pub(crate) enum Command {
     Scrub(ScrubArgs),
     /// Remove a data server from the cluster for good: what it alone holds is lost
     Expel(ExpelArgs),
+    /// See the clients of the metadata server and what they hold
+    #[command(name = "client", subcommand)]
+    Clients(ClientsCommand),
     /// See which hosts have locks by NFSv3, and end those of one that will never come back
     #[command(subcommand)]
     Nlm(NlmCommand),
@@ -475,6 +479,7 @@ mod tests {
             "ds rebalance",
             "repair status",
             "scrub",
+            "client list",
         ];
         for command in commands {
             for option in ["--dir", "--state-dir"] {

@@ -9,6 +9,7 @@ mod backoff;
 mod bench_cmd;
 mod cli;
 mod client_cmds;
+mod clients;
 mod config;
 mod daemon;
 mod demo;
@@ -78,6 +79,7 @@ fn run(command: Command) -> Outcome {
         Command::Token(command) => token::run(&command),
         Command::Key(command) => key::run(&command),
         Command::Expel(args) => expel::run(&args),
+        Command::Clients(command) => clients::run(&command),
         Command::Nlm(command) => nlm_hosts::run(&command),
         Command::Rdma(args) => devices::run(&args),
         Command::Demo(args) => demo::run(&args),

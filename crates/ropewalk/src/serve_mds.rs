@@ -18,6 +18,7 @@ mod rows;
 
 use crate::admin::{self, AdminSocket, Handler, Request};
 use crate::cli::DaemonArgs;
+use crate::clients;
 use crate::config::{self, MdsConfig, RootTable, StoreKind};
 use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
 use crate::expel::Loss;
@@ -411,6 +412,9 @@ fn handler(view: Arc<View>) -> Handler {
                 Request::FilePaths { files } => serde_json::to_value(view.paths(files).await?),
                 Request::AcceptState => serde_json::to_value(view.accept_state().await?),
                 Request::Scrub => serde_json::to_value(view.cluster().order_scrub()),
+                Request::ClientList { after } => {
+                    serde_json::to_value(clients::list(view.fs(), after.as_deref())?)
+                }
                 Request::NlmHosts => serde_json::to_value(nlm_hosts::hosts(view.fs())),
                 Request::NlmFree { host } => {
                     serde_json::to_value(nlm_hosts::free(view.fs(), &host).await?)

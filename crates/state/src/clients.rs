@@ -24,6 +24,7 @@ mod connection_index;
 mod exchange;
 mod hosts;
 mod lease;
+mod listing;
 mod minor_0;
 mod minor_0_record;
 mod record;
@@ -34,6 +35,7 @@ mod table;
 
 pub use exchange::{ExchangeArgs, Exchanged};
 pub use hosts::HOST_PRINCIPAL;
+pub use listing::{ClientKind, ClientView};
 pub use minor_0::{ClientIdConfirmed, SetClientId, SetClientIdRequest};
 pub use minor_0_record::CallbackTarget;
 pub use record::{ClientRecord, OWNER_BYTES_MAX, OWNER_PREFIX, PRINCIPAL_BYTES_MAX, Principal};

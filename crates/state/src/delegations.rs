@@ -440,6 +440,12 @@ impl Delegations {
         out
     }
 
+    /// How many the client holds.
+    #[must_use]
+    pub fn count_of_client(&self, client: ClientId) -> usize {
+        self.holders.count_of_client(client)
+    }
+
     /// Whether the client holds any.
     #[must_use]
     pub fn has_client(&self, client: ClientId) -> bool {

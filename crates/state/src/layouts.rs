@@ -693,6 +693,12 @@ impl Layouts {
         self.states.get(&other).map(|l| (other, l.held.rw))
     }
 
+    /// How many the client holds.
+    #[must_use]
+    pub fn count_of_client(&self, client: ClientId) -> usize {
+        self.holders.count_of_client(client)
+    }
+
     /// Whether the client holds any layout.
     #[must_use]
     pub fn has_client(&self, client: ClientId) -> bool {

@@ -20,6 +20,7 @@ mod grace;
 mod holders;
 mod host_locks;
 mod layouts;
+mod listing;
 mod locks;
 mod minor_0;
 mod name_clashes;
@@ -36,10 +37,10 @@ mod wanted;
 pub use back_channel::{BackChannel, CallbackOutcome, CallbackSlot};
 pub use channel::{CHANNEL_BYTES_MIN, ChannelAttrs, ChannelLimits, SLOTS_PER_SESSION_MAX};
 pub use clients::{
-    CallbackTarget, ClientIdConfirmed, ClientLimits, ClientRecord, Clients, CreateSession,
-    CreateSessionArgs, ExchangeArgs, Exchanged, HOST_PRINCIPAL, OWNER_BYTES_MAX, OWNER_PREFIX,
-    PRINCIPAL_BYTES_MAX, Principal, RemovedClient, Sequenced, SessionCreated, SetClientId,
-    SetClientIdRequest, SlotRecall,
+    CallbackTarget, ClientIdConfirmed, ClientKind, ClientLimits, ClientRecord, ClientView, Clients,
+    CreateSession, CreateSessionArgs, ExchangeArgs, Exchanged, HOST_PRINCIPAL, OWNER_BYTES_MAX,
+    OWNER_PREFIX, PRINCIPAL_BYTES_MAX, Principal, RemovedClient, Sequenced, SessionCreated,
+    SetClientId, SetClientIdRequest, SlotRecall,
 };
 pub use delegations::{
     DelegationKind, DelegationLimits, DelegationRecall, Delegations, InTheWay, Origin, RecallAny,
@@ -56,6 +57,7 @@ pub use layouts::{
     DeviceVersion, IoMode, IoModes, LAYOUT_SEQID_WINDOW, LayoutLimits, Layouts, Recall,
     RecallAnswer, Returned,
 };
+pub use listing::HeldCounts;
 pub use locks::{LockDenied, LockLimits, LockOutcome, Unblocked};
 pub use name_clashes::{ClashSeen, NameClash, NameClashes};
 pub use opens::{ACCESS_READ, ACCESS_WRITE, DENY_READ, DENY_WRITE, OpenLimits, Opened, Share};

@@ -377,6 +377,11 @@ impl Opens {
         self.by_file.get(&file).map_or(0, BTreeSet::len)
     }
 
+    /// Opens of a client.
+    pub(crate) fn count_of_client(&self, client: ClientId) -> usize {
+        self.per_client.get(&client).copied().unwrap_or(0)
+    }
+
     pub(crate) fn has_client(&self, client: ClientId) -> bool {
         self.per_client.contains_key(&client)
     }

@@ -18,6 +18,14 @@ pub struct HostHeld {
     key: Vec<u8>,
 }
 
+/// Where a host calls from, and the name that it gives itself, by its key in the table of clients.
+#[must_use]
+pub fn describe_host(key: &[u8]) -> Option<(String, String)> {
+    let host = HostName::parse(key)?;
+    let name = String::from_utf8_lossy(host.name()).into_owned();
+    Some((host.peer().to_owned(), name))
+}
+
 /// Hosts in the order of their addresses.
 #[must_use]
 pub fn hosts_held(fs: &Fs) -> Vec<HostHeld> {

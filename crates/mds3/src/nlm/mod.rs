@@ -28,6 +28,6 @@ mod share;
 mod test;
 mod unlock;
 
-pub use held::{HostHeld, free_host, hosts_held};
+pub use held::{HostHeld, describe_host, free_host, hosts_held};
 pub use nsm::Nsm;
 pub use program::Nlm;
