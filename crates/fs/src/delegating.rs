@@ -1,5 +1,6 @@
 //! Beside the state table, delegations have counters and tasks that wait.
 
+use crate::waits::Waits;
 use cluster::Job;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,6 +20,8 @@ pub(crate) struct Delegating {
     pub(crate) callbacks: Arc<Semaphore>,
     pub(crate) revoking: Job,
     pub(crate) counts: Counts,
+    /// Who waits for some to come back.
+    pub(crate) waits: Waits,
 }
 
 /// What happened since the start.
@@ -51,6 +54,7 @@ impl Delegating {
             callbacks: Arc::new(Semaphore::new(CALLBACKS_MAX)),
             revoking: Job::default(),
             counts: Counts::default(),
+            waits: Waits::default(),
         }
     }
 

@@ -118,8 +118,11 @@ pub async fn clear(
             .delegations
             .conflicts(inode.id.0, clearing.against, Some(client));
         if holders.is_empty() {
+            fs.delegating.waits.over(inode.id, client);
             return Ok(());
         }
+        let now_ms = fs.clients.now_ms();
+        fs.delegating.waits.note(inode.id, client, now_ms);
         if revoke_lapsed(fs, inode.id, &holders).await {
             continue;
         }

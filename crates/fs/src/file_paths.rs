@@ -9,10 +9,12 @@
 use crate::fs::Fs;
 use crate::lost_files::{WALK_NAMES_MAX, each_page};
 use namespace::{Cred, DirEntry, FileId, FileType, NsError, Op, Time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most files of one question.
 pub const FILE_PATHS_MAX: usize = 100;
+/// Most names that are looked at for [`likely_paths`].
+const LIKELY_NAMES_MAX: u64 = 200_000;
 /// Deepest path.
 const DEPTH_MAX: usize = 4096;
 
@@ -79,6 +81,37 @@ pub fn file_paths(fs: &Fs, numbers: &[u64]) -> Result<Vec<NamedFile>, NsError> {
         }
     }
     Ok(found)
+}
+
+/// Paths of inodes by the directories that they name, without a walk of the name space: one that was moved or has lost its first
+/// name may be left out. By inode.
+///
+/// # Errors
+/// [`NsError`] when the metadata store fails.
+pub fn likely_paths(fs: &Fs, inodes: &BTreeSet<u64>) -> Result<BTreeMap<u64, String>, NsError> {
+    let mut search = Search {
+        fs,
+        cred: Cred::root(),
+        left: LIKELY_NAMES_MAX,
+    };
+    let mut paths = BTreeMap::new();
+    for number in inodes {
+        let file = FileId(*number);
+        if file == FileId::ROOT {
+            paths.insert(*number, "/".to_owned());
+            continue;
+        }
+        let mut op = Op::new(&search.cred, Time::default());
+        let inode = match fs.namespace().getattr(&mut op, file) {
+            Ok(inode) if inode.nlink > 0 => inode,
+            Ok(_) | Err(NsError::Stale) => continue,
+            Err(error) => return Err(error),
+        };
+        if let Some(path) = search.by_hint(file, inode.parent)? {
+            paths.insert(*number, path);
+        }
+    }
+    Ok(paths)
 }
 
 impl Search<'_> {

@@ -391,6 +391,12 @@ impl Fs {
         self.delegating.counts(self.state().delegations.len())
     }
 
+    /// At most `max` clients that wait for delegations of others, in the order of files.
+    #[must_use]
+    pub fn waiting(&self, max: usize) -> Vec<crate::Waiting> {
+        self.delegating.waits.current(self.clients.now_ms(), max)
+    }
+
     /// Wall time.
     pub fn now(&self) -> Time {
         (self.clock)()

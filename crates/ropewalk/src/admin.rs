@@ -116,6 +116,21 @@ pub(crate) enum Request {
         #[serde(default)]
         after: Option<String>,
     },
+    /// What a client holds, and who waits for it (metadata server).
+    ClientShow {
+        /// Its id.
+        id: String,
+    },
+    /// End a client's lease (metadata server).
+    ClientEvict {
+        /// Its id.
+        id: String,
+    },
+    /// What is held of a file (metadata server).
+    LockList {
+        /// Its path from the root of the file system.
+        path: String,
+    },
     /// Hosts with locks by NFSv3 (metadata server).
     NlmHosts,
     /// End the locks of one (metadata server).

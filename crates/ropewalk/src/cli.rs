@@ -2,7 +2,7 @@
 
 use crate::admin::MdsPlace;
 use crate::client_cmds::ClientCommand;
-use crate::clients::ClientsCommand;
+use crate::clients::{ClientsCommand, LockCommand};
 use crate::config::{Access, AtimeName, CreateChoice, ExportTable, SquashName, TransportChoice};
 use crate::nfs3_servers::{self, AddArgs, ProbeArgs};
 use crate::nlm_hosts::NlmCommand;
@@ -77,6 +77,9 @@ pub(crate) enum Command {
     /// See the clients of the metadata server and what they hold
     #[command(name = "client", subcommand)]
     Clients(ClientsCommand),
+    /// See who has locks, opens and delegations of a file
+    #[command(subcommand)]
+    Lock(LockCommand),
     /// See which hosts have locks by NFSv3, and end those of one that will never come back
     #[command(subcommand)]
     Nlm(NlmCommand),
@@ -480,6 +483,9 @@ mod tests {
             "repair status",
             "scrub",
             "client list",
+            "client show 1",
+            "client evict 1",
+            "lock list /f",
         ];
         for command in commands {
             for option in ["--dir", "--state-dir"] {

@@ -60,7 +60,7 @@ pub(crate) fn run(args: &ExpelArgs) -> Outcome {
             return Err(failed("nothing was done; --yes expels it"));
         }
         eprint!("{}", warning(row));
-        confirm()?;
+        confirm("--yes expels without asking")?;
     }
     let order = Request::Expel {
         ds_id: args.id,
@@ -176,7 +176,11 @@ fn warning(row: &DataServerRow) -> String {
     )
 }
 
-fn confirm() -> Outcome {
+/// Asks whether it is to be done; `how` says how it is done unasked.
+///
+/// # Errors
+/// The answer is not `yes`.
+pub(crate) fn confirm(how: &str) -> Outcome {
     let mut answer = String::new();
     let stdin = std::io::stdin().lock();
     std::io::Read::take(stdin, ANSWER_BYTES_MAX)
@@ -185,8 +189,6 @@ fn confirm() -> Outcome {
     if answer.trim() == "yes" {
         Ok(())
     } else {
-        Err(failed(
-            "not confirmed, nothing was done (--yes expels without asking)",
-        ))
+        Err(failed(format!("not confirmed, nothing was done ({how})")))
     }
 }

@@ -80,6 +80,7 @@ fn run(command: Command) -> Outcome {
         Command::Key(command) => key::run(&command),
         Command::Expel(args) => expel::run(&args),
         Command::Clients(command) => clients::run(&command),
+        Command::Lock(command) => clients::run_lock(&command),
         Command::Nlm(command) => nlm_hosts::run(&command),
         Command::Rdma(args) => devices::run(&args),
         Command::Demo(args) => demo::run(&args),

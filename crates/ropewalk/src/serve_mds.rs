@@ -415,6 +415,15 @@ fn handler(view: Arc<View>) -> Handler {
                 Request::ClientList { after } => {
                     serde_json::to_value(clients::list(view.fs(), after.as_deref())?)
                 }
+                Request::ClientShow { id } => {
+                    serde_json::to_value(clients::show(view.fs(), &id).await?)
+                }
+                Request::ClientEvict { id } => {
+                    serde_json::to_value(clients::evict(view.fs(), &id).await?)
+                }
+                Request::LockList { path } => {
+                    serde_json::to_value(clients::locks_of(view.fs(), &path).await?)
+                }
                 Request::NlmHosts => serde_json::to_value(nlm_hosts::hosts(view.fs())),
                 Request::NlmFree { host } => {
                     serde_json::to_value(nlm_hosts::free(view.fs(), &host).await?)

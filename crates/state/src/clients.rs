@@ -21,6 +21,7 @@
 
 mod bindings;
 mod connection_index;
+mod evict;
 mod exchange;
 mod hosts;
 mod lease;

@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use nfs4::{ClientId, NfsStatus, SessionId, Stateid};
 
 use crate::holders::Holders;
+use crate::listing::{Held, HeldWhat};
 use crate::stateid::{Other, StateKind, StateidSource, check_seqid};
 
 /// Most delegations of one client. A Linux kernel that holds 5,000 of all its servers (`delegation_watermark`) returns each
@@ -438,6 +439,32 @@ impl Delegations {
             });
         }
         out
+    }
+
+    /// Names of a client's delegations.
+    pub(crate) fn names_of_client(&self, client: ClientId) -> impl Iterator<Item = &Other> {
+        self.holders.of_client(client)
+    }
+
+    /// Names of a file's delegations.
+    pub(crate) fn names_of_file(&self, file: u64) -> impl Iterator<Item = &Other> {
+        self.holders.of_file(file).map(|(_, other)| other)
+    }
+
+    /// Names of those under recall, the soonest overdue first.
+    pub(crate) fn recalled(&self) -> impl Iterator<Item = &Other> {
+        self.recalls.iter().map(|(_, other)| other)
+    }
+
+    /// What an administrator sees of one.
+    pub(crate) fn copy(&self, other: &Other) -> Option<Held> {
+        let d = self.states.get(other)?;
+        Some(Held {
+            client: d.client,
+            file: d.file,
+            owner: Vec::new(),
+            what: HeldWhat::Delegation(d.kind, d.recall_ms),
+        })
     }
 
     /// How many the client holds.

@@ -180,6 +180,13 @@ impl Grace {
         }
     }
 
+    /// The owner's recorded incarnation has lost all: it may reclaim nothing, and nobody waits for it.
+    pub(crate) fn forget(&mut self, owner: &[u8], verifier: Verifier, principal: &[u8]) {
+        if self.may_reclaim(owner, verifier, principal) {
+            self.waiting.remove(owner);
+        }
+    }
+
     /// Ends the period if it is time; see [`crate::Clients::poll_grace`].
     pub(crate) fn poll(&mut self, now_ms: u64) -> Option<GraceEnd> {
         let Phase::Running {

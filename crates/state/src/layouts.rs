@@ -19,6 +19,7 @@
 
 mod devices;
 pub(crate) mod follow;
+mod listing;
 
 pub use devices::DeviceVersion;
 
@@ -691,12 +692,6 @@ impl Layouts {
     pub fn held_by(&self, client: ClientId, file: u64) -> Option<(Other, bool)> {
         let other = self.holders.find(client, file)?;
         self.states.get(&other).map(|l| (other, l.held.rw))
-    }
-
-    /// How many the client holds.
-    #[must_use]
-    pub fn count_of_client(&self, client: ClientId) -> usize {
-        self.holders.count_of_client(client)
     }
 
     /// Whether the client holds any layout.

@@ -57,7 +57,7 @@ pub use layouts::{
     DeviceVersion, IoMode, IoModes, LAYOUT_SEQID_WINDOW, LayoutLimits, Layouts, Recall,
     RecallAnswer, Returned,
 };
-pub use listing::HeldCounts;
+pub use listing::{Held, HeldCounts, HeldKind, HeldWhat};
 pub use locks::{LockDenied, LockLimits, LockOutcome, Unblocked};
 pub use name_clashes::{ClashSeen, NameClash, NameClashes};
 pub use opens::{ACCESS_READ, ACCESS_WRITE, DENY_READ, DENY_WRITE, OpenLimits, Opened, Share};

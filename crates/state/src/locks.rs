@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use nfs4::{ClientId, NfsStatus, Stateid};
 
 use crate::OWNER_BYTES_MAX;
+use crate::listing::{Held, HeldWhat};
 use crate::ranges::{LockKind, LockRange, RangeSet};
 use crate::stateid::{Other, StateKind, StateidSource, check_seqid, next_seqid};
 use crate::untold_grants::{HostGrant, UntoldGrants};
@@ -123,7 +124,7 @@ pub struct Unblocked {
 
 /// What a client holds.
 #[derive(Debug, Default)]
-struct Held {
+struct OfClient {
     states_count: usize,
     ranges_count: usize,
 }
@@ -136,7 +137,7 @@ pub(crate) struct Locks {
     by_owner: BTreeMap<(ClientId, u64, Vec<u8>), Other>,
     by_open: BTreeMap<Other, BTreeSet<Other>>,
     files: BTreeMap<u64, FileLocks>,
-    per_client: BTreeMap<ClientId, Held>,
+    per_client: BTreeMap<ClientId, OfClient>,
     ranges_count: usize,
     waiters_count: usize,
     pub(crate) untold: UntoldGrants,
@@ -496,6 +497,32 @@ impl Locks {
             .collect()
     }
 
+    /// What an administrator sees of a client's locks: `max` ranges of as many lock states at most.
+    pub(crate) fn copies_of_client(&self, client: ClientId, max: usize) -> Vec<Held> {
+        let of_client = self.by_owner.range((client, 0, Vec::new())..).take(max);
+        let of_client = of_client.take_while(|((c, _, _), _)| *c == client);
+        let states = of_client.filter_map(|(_, other)| self.states.get(other));
+        states.flat_map(LockState::copies).take(max).collect()
+    }
+
+    /// What an administrator sees of a file's locks.
+    pub(crate) fn copies_of_file(&self, file: u64, max: usize) -> Vec<Held> {
+        let of_file = self.files.get(&file).into_iter().flat_map(|f| &f.states);
+        let states = of_file.take(max).filter_map(|other| self.states.get(other));
+        states.flat_map(LockState::copies).take(max).collect()
+    }
+
+    /// What an administrator sees of requests that wait, in the order of their coming.
+    pub(crate) fn waiting_copies(&self, file: u64) -> impl Iterator<Item = Held> + '_ {
+        let of_file = self.files.get(&file).into_iter();
+        of_file.flat_map(|f| &f.waiters).map(move |waiter| Held {
+            client: waiter.client,
+            file,
+            owner: waiter.owner.clone(),
+            what: HeldWhat::Waits(waiter.range, waiter.kind),
+        })
+    }
+
     /// Ranges that a client has locked.
     pub(crate) fn ranges_of(&self, client: ClientId) -> usize {
         self.per_client.get(&client).map_or(0, |c| c.ranges_count)
@@ -526,6 +553,17 @@ impl Locks {
     #[cfg(test)]
     pub(crate) fn waiters_count(&self) -> usize {
         self.waiters_count
+    }
+}
+
+impl LockState {
+    fn copies(&self) -> impl Iterator<Item = Held> + '_ {
+        self.ranges.iter().map(|(range, kind)| Held {
+            client: self.client,
+            file: self.file,
+            owner: self.owner.clone(),
+            what: HeldWhat::Lock(range, kind),
+        })
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use nfs4::{ClientId, NfsStatus, Stateid};
 
 use crate::OWNER_BYTES_MAX;
+use crate::listing::{Held, HeldWhat};
 use crate::stateid::{Other, StateKind, StateidSource, check_seqid, next_seqid};
 
 /// OPEN4_SHARE_ACCESS_READ.
@@ -83,6 +84,15 @@ pub(crate) struct Open {
 impl Open {
     pub(crate) fn access(&self) -> u32 {
         self.shares.union().access
+    }
+
+    fn copy(&self) -> Held {
+        Held {
+            client: self.client,
+            file: self.file,
+            owner: self.owner.clone(),
+            what: HeldWhat::Open(self.shares.union()),
+        }
     }
 }
 
@@ -375,6 +385,19 @@ impl Opens {
 
     pub(crate) fn count_of_file(&self, file: u64) -> usize {
         self.by_file.get(&file).map_or(0, BTreeSet::len)
+    }
+
+    /// What an administrator sees of a client's opens, by file and owner.
+    pub(crate) fn copies_of_client(&self, client: ClientId) -> impl Iterator<Item = Held> + '_ {
+        self.by_owner
+            .range((client, 0, Vec::new())..)
+            .take_while(move |((c, _, _), _)| *c == client)
+            .filter_map(|(_, other)| self.opens.get(other).map(Open::copy))
+    }
+
+    /// What an administrator sees of a file's opens.
+    pub(crate) fn copies_of_file(&self, file: u64) -> impl Iterator<Item = Held> + '_ {
+        self.of_file(file).map(Open::copy)
     }
 
     /// Opens of a client.

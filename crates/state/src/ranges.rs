@@ -153,7 +153,7 @@ impl RangeSet {
         self.by_first.insert(merged.first, (merged.last, kind));
     }
 
-    #[cfg(test)]
+    /// All ranges, in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (LockRange, LockKind)> {
         self.by_first.iter().map(|(first, (last, kind))| {
             (

@@ -124,6 +124,28 @@ async fn what_another_wants_is_taken_once_the_lease_is_over() {
     assert!(lock(&bobs).await.is_some(), "and it is not hers again");
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_evicted_client_loses_all_at_once_and_begins_anew() {
+    let away = Away::new().await;
+    let file = File::create(&away.alice, "f").await;
+    let held = lock(&file).await.unwrap();
+    let bobs = File::create(&away.bob, "f").await;
+    assert_eq!(lock(&bobs).await, None, "it is hers");
+    let clients = away.rig.nfsd.clients();
+    let page = clients.page(None);
+    let alice = page.iter().find(|c| c.view.owner == b"alice").unwrap();
+    let fs = away.rig.nfsd.role().fs();
+    let evicted = fs::evict(fs, alice.view.id).await.unwrap();
+    assert_eq!((evicted.held.opens, evicted.held.ranges), (1, 1));
+    assert!(lock(&bobs).await.is_some(), "within her lease");
+    let renewed = away.alice.session.renew().await;
+    assert!(matches!(renewed, Err(SessionError::Lost)), "{renewed:?}");
+    let again = away.rig.session("alice").await;
+    let told = test(&again, &[file.open, held]).await;
+    assert_eq!(told, [NfsStatus::BadStateid; 2]);
+    assert_eq!(fs::evict(fs, alice.view.id).await, None);
+}
+
 /// A new incarnation ends the one before it, and a server cannot say which of two machines is meant. It can say that there are two.
 #[tokio::test(start_paused = true)]
 async fn two_clients_of_one_name_are_told_of() {

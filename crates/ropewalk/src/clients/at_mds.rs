@@ -4,11 +4,12 @@
 //! Clients are copied a page at a time, and what they hold is counted under another lock. So an answer is no snapshot: a client
 //! may have gone meanwhile.
 
-use super::rows::{ClientPage, ClientRow, id_text, name_text, parse_id};
+use super::rows::{ClientPage, ClientRow, EvictedRow, id_text, name_text, parse_id};
 use client_table::KnownClient;
 use fs::Fs;
 use nfs4::ClientId;
 use state::{ClientKind, ClientView, HeldCounts};
+use std::sync::Arc;
 
 /// Most clients of one answer.
 pub(crate) const CLIENTS_MAX: usize = 1000;
@@ -42,6 +43,48 @@ pub(crate) fn list(fs: &Fs, after: Option<&str>) -> Result<ClientPage, String> {
             answer.clients.push(row(fs, known));
         }
     }
+}
+
+/// The client of this id.
+///
+/// # Errors
+/// One sentence: there is none.
+pub(super) fn find(fs: &Fs, id: &str) -> Result<KnownClient, String> {
+    let value = parse_id(id)?;
+    let known = fs.clients().find(ClientId { value });
+    known.ok_or_else(|| format!("there is no client {value:x}; `ropewalk client list` lists them"))
+}
+
+/// Ends a client's lease. It goes on when nobody waits for the answer any more.
+///
+/// # Errors
+/// One sentence: there is no such client.
+pub(crate) async fn evict(fs: &Arc<Fs>, id: &str) -> Result<EvictedRow, String> {
+    let client = row(fs, find(fs, id)?);
+    let value = parse_id(id)?;
+    let own = Arc::clone(fs);
+    let evicting = tokio::spawn(async move { fs::evict(&own, ClientId { value }).await });
+    let evicted = evicting.await.map_err(|e| e.to_string())?;
+    let evicted = evicted.ok_or_else(|| format!("client {} has just gone by itself", client.id))?;
+    let told = EvictedRow {
+        opens: count(evicted.held.opens),
+        locks: count(evicted.held.ranges),
+        delegations: count(evicted.held.delegations),
+        layouts: count(evicted.held.layouts),
+        sessions: count(evicted.sessions_count),
+    };
+    tracing::warn!(
+        client = client.id,
+        protocol = client.protocol,
+        owner = client.owner,
+        addresses = ?client.addresses,
+        opens = told.opens,
+        locks = told.locks,
+        delegations = told.delegations,
+        layouts = told.layouts,
+        "audit: an administrator has evicted a client"
+    );
+    Ok(told)
 }
 
 /// One client as a row.

@@ -4,10 +4,16 @@
 //! service. May not call: the tables of state, but for copies.
 
 mod at_mds;
+mod evict;
+mod held_at_mds;
 mod list;
+mod locks;
 mod rows;
+mod show;
 
-pub(crate) use at_mds::list;
+pub(crate) use at_mds::{evict, list};
+pub(crate) use held_at_mds::{locks_of, show};
+pub(crate) use locks::{LockCommand, run as run_lock};
 
 use crate::admin::MdsPlace;
 use crate::failure::{Outcome, cannot};
@@ -29,12 +35,42 @@ pub(crate) enum ClientsCommand {
         #[command(flatten)]
         place: MdsPlace,
     },
+    /// Show what a client holds, what is recalled from it, and who waits for its files
+    Show {
+        /// Its id, as `ropewalk client list` shows it
+        id: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        place: MdsPlace,
+    },
+    /// End a client's lease at once: its opens, locks, delegations and layouts go, and it begins anew
+    Evict {
+        /// Its id, as `ropewalk client list` shows it
+        id: String,
+        /// Do not ask for confirmation
+        #[arg(long)]
+        yes: bool,
+        /// Print JSON; asks nothing, and evicts with --yes only
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        place: MdsPlace,
+    },
 }
 
 /// `ropewalk client`.
 pub(crate) fn run(command: &ClientsCommand) -> Outcome {
     match command {
         ClientsCommand::List { after, json, place } => list::run(after.as_deref(), *json, place),
+        ClientsCommand::Show { id, json, place } => show::run(id, *json, place),
+        ClientsCommand::Evict {
+            id,
+            yes,
+            json,
+            place,
+        } => evict::run(id, (*yes, *json), place),
     }
 }
 

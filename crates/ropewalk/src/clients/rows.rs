@@ -52,6 +52,84 @@ pub(crate) struct ClientPage {
     pub next: Option<String>,
 }
 
+/// One thing that is held of a file, or waited for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct HeldRow {
+    /// "open", "lock", "waits for lock", "delegation", "layout", "waits for delegation".
+    pub what: String,
+    /// Id of the client.
+    pub client: String,
+    /// The client's protocol.
+    pub protocol: String,
+    /// Number of the file.
+    pub inode: u64,
+    /// A path of it, where one was found.
+    pub path: Option<String>,
+    /// The open-owner or lock-owner, printable.
+    pub owner: Option<String>,
+    /// "read", "write", "read+write" or "none": what is opened, locked, delegated or laid out for.
+    pub mode: String,
+    /// What an open denies others: as `mode`.
+    pub deny: Option<String>,
+    /// First byte of a locked range.
+    pub offset: Option<u64>,
+    /// Bytes of it; none to the end of the file, however long.
+    pub length: Option<u64>,
+    /// For how long it has been recalled, or waited for.
+    pub since_seconds: Option<u64>,
+}
+
+/// What a client holds, and what is stuck on it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ClientHolds {
+    /// The client. Its counts say how much there is of what is cut.
+    pub client: ClientRow,
+    /// Most rows of one kind.
+    pub limit: u64,
+    /// Whether some kind has more than is told.
+    pub cut: bool,
+    /// What it holds: opens, locks, delegations, layouts.
+    pub holds: Vec<HeldRow>,
+    /// What is recalled from it, and who waits for files of its.
+    pub stuck: Vec<HeldRow>,
+    /// What the client itself waits for.
+    pub waits: Vec<HeldRow>,
+}
+
+/// What is held of one file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct FileHolds {
+    /// Its path.
+    pub path: String,
+    /// Its number.
+    pub inode: u64,
+    /// Most rows of one kind.
+    pub limit: u64,
+    /// Whether some kind has more than is told.
+    pub cut: bool,
+    /// What is held, by whom.
+    pub holds: Vec<HeldRow>,
+}
+
+/// What a client had that is no more.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct EvictedRow {
+    /// Opens.
+    pub opens: u64,
+    /// Locked byte ranges.
+    pub locks: u64,
+    /// Delegations.
+    pub delegations: u64,
+    /// Layouts.
+    pub layouts: u64,
+    /// Sessions.
+    pub sessions: u64,
+}
+
 /// A client id as people read it.
 pub(super) fn id_text(id: u64) -> String {
     format!("{id:x}")

@@ -142,6 +142,7 @@ impl Clients {
                 verifier: args.verifier,
                 principal: args.principal.clone(),
                 confirmed: false,
+                is_evicted: false,
                 is_host: false,
                 bind_enforced: args.bind_enforced,
                 renewed_ms: now_ms,

@@ -48,6 +48,7 @@ impl Clients {
             verifier: Verifier::default(),
             principal: Principal(HOST_PRINCIPAL.to_vec()),
             confirmed: true,
+            is_evicted: false,
             is_host: true,
             minor_0: None,
             bind_enforced: false,

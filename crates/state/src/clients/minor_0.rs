@@ -182,7 +182,7 @@ impl Clients {
     /// `StaleClientId` for a client of no SETCLIENTID that was confirmed, `Expired` for one whose lease was over and
     /// whose state went.
     pub fn begin_minor_0(&mut self, id: ClientId, now_ms: u64) -> Result<Arc<[u8]>, NfsStatus> {
-        if self.clients.get(&id).is_some_and(|c| c.is_ending()) {
+        if (self.clients.get(&id)).is_some_and(|c| c.is_ending() || c.is_evicted) {
             return Err(NfsStatus::Expired);
         }
         let client = self.clients.get_mut(&id).filter(|c| c.confirmed);

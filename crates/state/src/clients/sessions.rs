@@ -87,7 +87,7 @@ impl Clients {
         let client = self
             .clients
             .get(&args.client)
-            .filter(|c| c.minor_0.is_none())
+            .filter(|c| c.minor_0.is_none() && !c.is_evicted)
             .ok_or(NfsStatus::StaleClientId)?;
         let proves_owner = !client.confirmed || client.bind_enforced;
         if proves_owner && client.principal != *args.principal {
@@ -247,6 +247,9 @@ impl Clients {
         all_revoked: bool,
     ) -> Result<Sequenced, NfsStatus> {
         let session = self.sessions.get_mut(&id).ok_or(NfsStatus::BadSession)?;
+        if (self.clients.get(&session.client)).is_none_or(|c| c.is_evicted) {
+            return Err(NfsStatus::BadSession);
+        }
         if session.admit(connection)? {
             self.bindings.add(connection, id);
         }

@@ -115,6 +115,8 @@ pub(super) struct Client {
     pub(super) verifier: Verifier,
     pub(super) principal: Principal,
     pub(super) confirmed: bool,
+    /// An administrator has ended its lease: its requests are refused, and it goes as soon as none runs.
+    pub(super) is_evicted: bool,
     /// A host of NLM: it has no lease and no sessions.
     pub(super) is_host: bool,
     /// Sessions demand bound connections (SP4_MACH_CRED).

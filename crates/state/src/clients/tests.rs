@@ -42,7 +42,7 @@ fn who(name: &str) -> Principal {
     Principal(name.as_bytes().to_vec())
 }
 
-fn exchange(
+pub(super) fn exchange(
     t: &mut Clients,
     owner: &str,
     v: u8,
@@ -76,7 +76,7 @@ fn attrs() -> ChannelAttrs {
     }
 }
 
-fn create(
+pub(super) fn create(
     t: &mut Clients,
     client: ClientId,
     seqid: u32,
