@@ -110,6 +110,8 @@ pub(crate) enum Request {
     Scrub,
     /// Make a new signing key now (metadata server).
     KeyRotate,
+    /// Its configuration (metadata server).
+    Config,
     /// Clients of every protocol, a page (metadata server).
     ClientList {
         /// Those with ids after this one.

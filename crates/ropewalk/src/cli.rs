@@ -4,6 +4,7 @@ use crate::admin::MdsPlace;
 use crate::client_cmds::ClientCommand;
 use crate::clients::{ClientsCommand, LockCommand};
 use crate::config::{Access, AtimeName, CreateChoice, ExportTable, SquashName, TransportChoice};
+use crate::config_cmd::ConfigCommand;
 use crate::nfs3_servers::{self, AddArgs, ProbeArgs};
 use crate::nlm_hosts::NlmCommand;
 use crate::rdma_provider::ProviderChoice;
@@ -74,6 +75,9 @@ pub(crate) enum Command {
     Scrub(ScrubArgs),
     /// Remove a data server from the cluster for good: what it alone holds is lost
     Expel(ExpelArgs),
+    /// Check configuration files, and show what they come to
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// See the clients of the metadata server and what they hold
     #[command(name = "client", subcommand)]
     Clients(ClientsCommand),

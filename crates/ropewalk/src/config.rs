@@ -7,14 +7,17 @@
 mod checks;
 mod common;
 mod ds;
+mod effective;
 mod mds;
 mod tables;
+mod unknown;
 
 pub(crate) use common::{
-    Checked, ConfigError, Connections, StoreKind, TransportChoice, default_busy_poll_us,
-    default_connections_max, load,
+    CONFIG_BYTES_MAX, Checked, ConfigError, Connections, StoreKind, TransportChoice,
+    default_busy_poll_us, default_connections_max, load,
 };
 pub(crate) use ds::{DsConfig, default_scrub_interval};
+pub(crate) use effective::print;
 pub(crate) use mds::{MdsConfig, check_fill_rate};
 pub(crate) use tables::{Access, AtimeName, CreateChoice, ExportTable, RootTable, SquashName};
 

@@ -11,6 +11,7 @@ mod cli;
 mod client_cmds;
 mod clients;
 mod config;
+mod config_cmd;
 mod daemon;
 mod demo;
 mod devices;
@@ -79,6 +80,7 @@ fn run(command: Command) -> Outcome {
         Command::Token(command) => token::run(&command),
         Command::Key(command) => key::run(&command),
         Command::Expel(args) => expel::run(&args),
+        Command::Config(command) => config_cmd::run(&command),
         Command::Clients(command) => clients::run(&command),
         Command::Lock(command) => clients::run_lock(&command),
         Command::Nlm(command) => nlm_hosts::run(&command),

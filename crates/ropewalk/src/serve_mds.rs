@@ -412,6 +412,7 @@ fn handler(view: Arc<View>) -> Handler {
                 Request::FilePaths { files } => serde_json::to_value(view.paths(files).await?),
                 Request::AcceptState => serde_json::to_value(view.accept_state().await?),
                 Request::Scrub => serde_json::to_value(view.cluster().order_scrub()),
+                Request::Config => serde_json::to_value(&view.config),
                 Request::ClientList { after } => {
                     serde_json::to_value(clients::list(view.fs(), after.as_deref())?)
                 }

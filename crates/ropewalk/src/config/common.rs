@@ -79,6 +79,7 @@ pub(crate) fn load<T: for<'de> Deserialize<'de> + Checked>(path: &Path) -> Resul
 /// One line for an error of the parser: where, which key, what.
 fn syntax(text: &str, error: &toml::de::Error) -> String {
     let message = error.message().replace('\n', ", ");
+    let message = super::unknown::suggestion(&message).unwrap_or(message);
     let Some(start) = error.span().map(|span| span.start.min(text.len())) else {
         return message;
     };

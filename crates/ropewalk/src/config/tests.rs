@@ -243,3 +243,28 @@ fn access_times_move_unless_an_export_says_otherwise() {
     let error = mds("state_dir = '/s'\n[[export]]\nclients = '*'\natime = 'noatime'");
     assert!(error.unwrap_err().contains("relatime"));
 }
+
+#[test]
+fn an_unknown_key_is_refused_with_the_one_that_was_meant() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("c.toml");
+    for (text, says) in [
+        (
+            "lease_secnods = 3",
+            "line 2, `lease_secnods`: unknown key `lease_secnods`; did you mean `lease_seconds`?",
+        ),
+        (
+            "[foreign]\npol = 1",
+            "line 3, `pol`: unknown key `pol`; did you mean `pool`?",
+        ),
+        ("[[export]]\nclient = '*'", "did you mean `clients`?"),
+        ("colour = 'red'", "configuration.md has all keys"),
+    ] {
+        std::fs::write(&file, format!("state_dir = '/s'\n{text}\n")).unwrap();
+        let error = super::load::<MdsConfig>(&file).unwrap_err().to_string();
+        assert!(
+            error.contains(says) && error.lines().count() == 1,
+            "{error}"
+        );
+    }
+}
