@@ -18,6 +18,7 @@ use fs::{DataConfig, Fs, FsConfig, FsError, WallClock};
 use meta::MetaStore;
 use namespace::{Format, Namespace, NamespaceLimits};
 use nfs4::ops::EXCHGID_USE_PNFS_MDS;
+use parking_lot::RwLock;
 use server::exports::Exports;
 use server::{Nfsd, ServerIdentity};
 use state::{ClientLimits, Clients, DelegationLimits, Grace};
@@ -53,7 +54,7 @@ pub struct MdsConfig {
 pub struct Mds {
     pub(crate) fs: Arc<Fs>,
     pub(crate) identity: ServerIdentity,
-    pub(crate) exports: Exports,
+    pub(crate) exports: RwLock<Exports>,
     pub(crate) identities: Identities,
     pub(crate) serves_minor_0: bool,
 }
@@ -105,7 +106,7 @@ impl Mds {
         let mds = Self {
             fs,
             identity,
-            exports: config.exports,
+            exports: RwLock::new(config.exports),
             identities: Identities::new(config.identities),
             serves_minor_0: config.serves_minor_0,
         };
@@ -115,6 +116,11 @@ impl Mds {
     /// The file service.
     pub fn fs(&self) -> &Arc<Fs> {
         &self.fs
+    }
+
+    /// Who may come in from now on. Connections stay; each request is judged by the exports of its time.
+    pub fn set_exports(&self, exports: Exports) {
+        *self.exports.write() = exports;
     }
 
     /// Users and groups.

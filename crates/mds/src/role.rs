@@ -24,7 +24,7 @@ impl Role for Mds {
     }
 
     fn admits(&self, peer: IpAddr) -> bool {
-        self.exports.contains(peer)
+        self.exports.read().contains(peer)
     }
 
     async fn prepare(&self, user: &User) {
@@ -53,6 +53,7 @@ impl Role for Mds {
         };
         let admitted = self
             .exports
+            .read()
             .admit(peer, identity)
             .ok_or(AuthStat::TooWeak)?;
         let cred = Cred {

@@ -110,6 +110,8 @@ pub(crate) enum Request {
     Scrub,
     /// Make a new signing key now (metadata server).
     KeyRotate,
+    /// Read its configuration again (metadata server).
+    Reload,
     /// Its configuration (metadata server).
     Config,
     /// Clients of every protocol, a page (metadata server).

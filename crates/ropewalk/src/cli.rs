@@ -8,6 +8,7 @@ use crate::config_cmd::ConfigCommand;
 use crate::nfs3_servers::{self, AddArgs, ProbeArgs};
 use crate::nlm_hosts::NlmCommand;
 use crate::rdma_provider::ProviderChoice;
+use crate::reload::ReloadArgs;
 use crate::status::StatusArgs;
 use crate::up::dirs::UP_DS_MAX;
 use bytesize::ByteSize;
@@ -78,6 +79,8 @@ pub(crate) enum Command {
     /// Check configuration files, and show what they come to
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Have the metadata server read its configuration again: exports, `log` and `fill_rate_max` change at once
+    Reload(ReloadArgs),
     /// See the clients of the metadata server and what they hold
     #[command(name = "client", subcommand)]
     Clients(ClientsCommand),
@@ -487,6 +490,7 @@ mod tests {
             "repair status",
             "scrub",
             "client list",
+            "reload",
             "client show 1",
             "client evict 1",
             "lock list /f",

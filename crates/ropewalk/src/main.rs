@@ -31,6 +31,7 @@ mod older_nfs;
 mod out;
 mod rdma;
 mod rdma_provider;
+mod reload;
 mod rpcbind;
 mod scrub;
 mod serve_ds;
@@ -80,6 +81,7 @@ fn run(command: Command) -> Outcome {
         Command::Token(command) => token::run(&command),
         Command::Key(command) => key::run(&command),
         Command::Expel(args) => expel::run(&args),
+        Command::Reload(args) => reload::run(&args),
         Command::Config(command) => config_cmd::run(&command),
         Command::Clients(command) => clients::run(&command),
         Command::Lock(command) => clients::run_lock(&command),

@@ -14,6 +14,7 @@
 //! `mds`); the process goes on, so that its status can be asked.
 
 mod orders;
+mod reload;
 mod rows;
 
 use crate::admin::{self, AdminSocket, Handler, Request};
@@ -54,7 +55,7 @@ use rows::{clash_row, filling_row, foreign_rows, groups, place_row, row};
 use server::Nfsd;
 use state::DelegationLimits;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -84,6 +85,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Outcome {
         ));
     }
     daemon::init_logging();
+    daemon::set_log(config.log.as_deref()).map_err(failed)?;
     without_huge_pages();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -137,12 +139,15 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         nfsd: Arc::clone(&nfsd),
         ca,
         config: config.clone(),
+        current: parking_lot::Mutex::new(config.clone()),
+        config_path: args.config.clone(),
         rdma_provider,
         transport: serving.transport(),
         control: control_context,
         started: Instant::now(),
     });
     let admin = tokio::spawn(admin::serve(socket, handler(Arc::clone(&view))));
+    let hangups = tokio::spawn(reload::on_hangup(Arc::clone(&view))?);
     let metrics_sockets = metrics_sockets.into_iter().flatten().collect();
     let metrics = tokio::spawn(metrics::serve(metrics_sockets, view));
     let tick = tokio::spawn(tick(Arc::clone(&nfsd)));
@@ -163,6 +168,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         let _ = control_port.await;
         tick.abort();
         admin.abort();
+        hangups.abort();
         metrics.abort();
         store.durable(store.applied()).await
     };
@@ -388,7 +394,11 @@ struct View {
     ca: Arc<ClusterCa>,
     /// What RDMA runs on, where anything listens for it.
     rdma_provider: Option<&'static str>,
+    /// As it was at the start.
     config: MdsConfig,
+    /// As it is now: what a reload can change may differ.
+    current: parking_lot::Mutex<MdsConfig>,
+    config_path: PathBuf,
     transport: TransportView,
     control: Context,
     started: Instant,
@@ -412,7 +422,8 @@ fn handler(view: Arc<View>) -> Handler {
                 Request::FilePaths { files } => serde_json::to_value(view.paths(files).await?),
                 Request::AcceptState => serde_json::to_value(view.accept_state().await?),
                 Request::Scrub => serde_json::to_value(view.cluster().order_scrub()),
-                Request::Config => serde_json::to_value(&view.config),
+                Request::Config => serde_json::to_value(&*view.current.lock()),
+                Request::Reload => serde_json::to_value(reload::run(&view).await?),
                 Request::ClientList { after } => {
                     serde_json::to_value(clients::list(view.fs(), after.as_deref())?)
                 }

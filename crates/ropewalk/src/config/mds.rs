@@ -12,6 +12,7 @@ use super::common::{
 use super::tables::{
     Access, AtimeName, ExportTable, ForeignTable, PlacementTable, RootTable, SquashName,
 };
+use crate::daemon::check_log;
 use crate::rdma_provider::ProviderChoice;
 use crate::times::Length;
 use ::fs::FOREIGN_POOL_MAX;
@@ -134,6 +135,9 @@ pub(crate) struct MdsConfig {
     /// Listeners of `/metrics` and `/health`; none by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics_listen: Vec<SocketAddr>,
+    /// What is logged, as in RUST_LOG, which counts without this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
     /// Who may mount. Required when a listener is not on loopback.
     #[serde(default, rename = "export", skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<ExportTable>,
@@ -273,6 +277,9 @@ impl Checked for MdsConfig {
             return Err(wrong("`inline_max` must be at most 64 KiB"));
         }
         need_pool(self.foreign)?;
+        if let Some(log) = &self.log {
+            check_log(log).map_err(|why| wrong(format!("`log`: {why}")))?;
+        }
         let mut listeners = self.listen.iter().chain(&self.rdma_listen);
         let open = listeners.find(|a| !is_loopback(a.ip()));
         if let (Some(open), true) = (open, self.exports.is_empty()) {
@@ -346,6 +353,7 @@ impl MdsConfig {
             idle_close: None,
             busy_poll_us: default_busy_poll_us(),
             metrics_listen: Vec::new(),
+            log: None,
             exports: Vec::new(),
             nfs3: false,
             nfs40: default_nfs40(),
