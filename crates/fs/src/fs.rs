@@ -393,7 +393,7 @@ impl Fs {
 
     /// At most `max` clients that wait for delegations of others, in the order of files.
     #[must_use]
-    pub fn waiting(&self, max: usize) -> Vec<crate::Waiting> {
+    pub fn waiting(&self, max: usize) -> Vec<crate::RecallWait> {
         self.delegating.waits.current(self.clients.now_ms(), max)
     }
 

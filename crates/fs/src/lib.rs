@@ -129,4 +129,4 @@ pub use size_recovery::{ready, stamps, until_ready};
 pub use space::{look_at_space, space};
 pub use status::FsStatus;
 pub use tick::{rotate_key, tick};
-pub use waits::Waiting;
+pub use waits::RecallWait;

@@ -29,7 +29,7 @@ pub(crate) struct Waits {
 
 /// A client that waits for others to give a file back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Waiting {
+pub struct RecallWait {
     /// Which file.
     pub file: u64,
     /// Who waits.
@@ -72,10 +72,10 @@ impl Waits {
     }
 
     /// At most `max` of those who wait, in the order of files.
-    pub(crate) fn current(&self, now_ms: u64, max: usize) -> Vec<Waiting> {
+    pub(crate) fn current(&self, now_ms: u64, max: usize) -> Vec<RecallWait> {
         let notes = self.notes.lock();
         let current = notes.iter().filter(|(_, wait)| wait.is_current(now_ms));
-        let waiting = current.map(|((file, client), wait)| Waiting {
+        let waiting = current.map(|((file, client), wait)| RecallWait {
             file: file.0,
             client: *client,
             since_ms: wait.since_ms,

@@ -3,16 +3,13 @@
 
 use crate::admin::{Request, ask, mds_socket};
 use crate::cli::ExpelArgs;
+use crate::confirm::confirm;
 use crate::failure::{Outcome, cannot, failed};
 use crate::out;
 use crate::status::{DataServerRow, MdsStatus, STATE_EXPELLED, ServerStatus};
 use crate::table::bytes;
 use serde::{Deserialize, Serialize};
-use std::io::BufRead;
 use std::path::Path;
-
-/// Longest answer that is read, in bytes.
-const ANSWER_BYTES_MAX: u64 = 64;
 
 /// What would be lost with a data server.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -174,21 +171,4 @@ fn warning(row: &DataServerRow) -> String {
         row.objects,
         bytes(row.total_bytes.saturating_sub(row.free_bytes)),
     )
-}
-
-/// Asks whether it is to be done; `how` says how it is done unasked.
-///
-/// # Errors
-/// The answer is not `yes`.
-pub(crate) fn confirm(how: &str) -> Outcome {
-    let mut answer = String::new();
-    let stdin = std::io::stdin().lock();
-    std::io::Read::take(stdin, ANSWER_BYTES_MAX)
-        .read_line(&mut answer)
-        .map_err(cannot("read the answer"))?;
-    if answer.trim() == "yes" {
-        Ok(())
-    } else {
-        Err(failed(format!("not confirmed, nothing was done ({how})")))
-    }
 }

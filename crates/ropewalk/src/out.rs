@@ -23,3 +23,12 @@ pub(crate) fn say(text: impl std::fmt::Display) {
     // Nobody is left to be told of a failure; `eprintln!` would panic.
     let _ = writeln!(std::io::stderr(), "ropewalk: {text}");
 }
+
+/// Prints a value as JSON.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn json(value: &impl serde::Serialize) -> Outcome {
+    let text = serde_json::to_string_pretty(value);
+    line(&text.map_err(crate::failure::cannot("write JSON"))?)
+}

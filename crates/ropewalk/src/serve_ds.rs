@@ -19,6 +19,7 @@ use crate::cli::DaemonArgs;
 use crate::config::{self, DsConfig, StoreKind};
 use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
 use crate::failure::{Failure, Outcome, cannot, failed};
+use crate::logging;
 use crate::metrics::{self, Watched};
 use crate::out;
 use crate::rdma::{self, RdmaListen};
@@ -78,7 +79,7 @@ pub(crate) fn run(daemon: &DaemonArgs, is_watched: bool) -> Outcome {
     if daemon.check_config {
         return out::line(&format!("{} is a valid configuration", file.display()));
     }
-    daemon::init_logging();
+    logging::init_logging();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -26,6 +26,7 @@ use crate::expel::Loss;
 use crate::failure::{Outcome, cannot, failed};
 use crate::key::RotatedKey;
 use crate::listeners;
+use crate::logging;
 use crate::metrics::{self, Watched};
 use crate::nlm_hosts;
 use crate::nss::NameService;
@@ -51,11 +52,12 @@ use mds::{Mds, MdsConfig as Parts};
 use meta::{MemStore, MetaError, MetaStore};
 use meta_fjall::FjallStore;
 use namespace::{Cred, FileId, NamespaceLimits, Op, PAGE_MAX, SetAttr, Time};
+use reload::Live;
 use rows::{clash_row, filling_row, foreign_rows, groups, place_row, row};
 use server::Nfsd;
 use state::DelegationLimits;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -84,8 +86,8 @@ pub(crate) fn run(args: &DaemonArgs) -> Outcome {
             args.config.display()
         ));
     }
-    daemon::init_logging();
-    daemon::set_log(config.log.as_deref()).map_err(failed)?;
+    logging::init_logging();
+    logging::set_log(config.log.as_deref()).map_err(failed)?;
     without_huge_pages();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -118,10 +120,8 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
 
     let store = open_store(config, state.path())?;
     let nfsd = open_mds(config, &store, &control_context).await?;
-    make_root(&nfsd, config.root_of_new()).await?;
-    warn_of_closed_root(&nfsd, config);
-    let cluster_id = nfsd.role().fs().cluster().id();
-    let ca = Arc::new(open_ca(config, state.path(), cluster_id)?);
+    prepare_root(&nfsd, config).await?;
+    let ca = Arc::new(open_ca(config, state.path(), &nfsd)?);
 
     let (shutdown, control_shutdown) = (Shutdown::new(), Shutdown::new());
     let control_port = serve_control(
@@ -139,15 +139,14 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         nfsd: Arc::clone(&nfsd),
         ca,
         config: config.clone(),
-        current: parking_lot::Mutex::new(config.clone()),
-        config_path: args.config.clone(),
+        live: Live::new(Arc::clone(&nfsd), args.config.clone(), config.clone()),
         rdma_provider,
         transport: serving.transport(),
         control: control_context,
         started: Instant::now(),
     });
     let admin = tokio::spawn(admin::serve(socket, handler(Arc::clone(&view))));
-    let hangups = tokio::spawn(reload::on_hangup(Arc::clone(&view))?);
+    reload::on_hangup(Arc::clone(&view.live))?;
     let metrics_sockets = metrics_sockets.into_iter().flatten().collect();
     let metrics = tokio::spawn(metrics::serve(metrics_sockets, view));
     let tick = tokio::spawn(tick(Arc::clone(&nfsd)));
@@ -168,7 +167,6 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         let _ = control_port.await;
         tick.abort();
         admin.abort();
-        hangups.abort();
         metrics.abort();
         store.durable(store.applied()).await
     };
@@ -312,6 +310,13 @@ fn wall_time() -> Time {
     }
 }
 
+/// Makes the root directory what it is to be, or says that nobody can use it.
+async fn prepare_root(nfsd: &Nfsd<Mds>, config: &MdsConfig) -> Outcome {
+    make_root(nfsd, config.root_of_new()).await?;
+    warn_of_closed_root(nfsd, config);
+    Ok(())
+}
+
 /// Gives the root directory the configured owner and mode while nobody has touched the file system. That is at its
 /// first start, and at the next one when a crash came between.
 async fn make_root(nfsd: &Nfsd<Mds>, wanted: RootTable) -> Outcome {
@@ -362,7 +367,8 @@ fn warn_of_closed_root(nfsd: &Nfsd<Mds>, config: &MdsConfig) {
 }
 
 /// The cluster's CA. That of a cluster in memory is made anew at each start, where it replaces no real one.
-fn open_ca(config: &MdsConfig, state_dir: &Path, cluster_id: u64) -> Outcome<ClusterCa> {
+fn open_ca(config: &MdsConfig, state_dir: &Path, nfsd: &Nfsd<Mds>) -> Outcome<ClusterCa> {
+    let cluster_id = nfsd.role().fs().cluster().id();
     let what = "open the cluster's CA";
     if config.store == StoreKind::Memory {
         let dir = state_dir.join("memory");
@@ -396,9 +402,7 @@ struct View {
     rdma_provider: Option<&'static str>,
     /// As it was at the start.
     config: MdsConfig,
-    /// As it is now: what a reload can change may differ.
-    current: parking_lot::Mutex<MdsConfig>,
-    config_path: PathBuf,
+    live: Arc<Live>,
     transport: TransportView,
     control: Context,
     started: Instant,
@@ -422,8 +426,8 @@ fn handler(view: Arc<View>) -> Handler {
                 Request::FilePaths { files } => serde_json::to_value(view.paths(files).await?),
                 Request::AcceptState => serde_json::to_value(view.accept_state().await?),
                 Request::Scrub => serde_json::to_value(view.cluster().order_scrub()),
-                Request::Config => serde_json::to_value(&*view.current.lock()),
-                Request::Reload => serde_json::to_value(reload::run(&view).await?),
+                Request::Config => serde_json::to_value(view.live.current()),
+                Request::Reload => serde_json::to_value(reload::run(&view.live).await?),
                 Request::ClientList { after } => {
                     serde_json::to_value(clients::list(view.fs(), after.as_deref())?)
                 }

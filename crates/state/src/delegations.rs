@@ -20,7 +20,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use nfs4::{ClientId, NfsStatus, SessionId, Stateid};
 
 use crate::holders::Holders;
-use crate::listing::{Held, HeldWhat};
 use crate::stateid::{Other, StateKind, StateidSource, check_seqid};
 
 /// Most delegations of one client. A Linux kernel that holds 5,000 of all its servers (`delegation_watermark`) returns each
@@ -456,15 +455,13 @@ impl Delegations {
         self.recalls.iter().map(|(_, other)| other)
     }
 
-    /// What an administrator sees of one.
-    pub(crate) fn copy(&self, other: &Other) -> Option<Held> {
+    /// One of them: whose, of which file, which kind, and when its recall is overdue.
+    pub(crate) fn seen(
+        &self,
+        other: &Other,
+    ) -> Option<(ClientId, u64, DelegationKind, Option<u64>)> {
         let d = self.states.get(other)?;
-        Some(Held {
-            client: d.client,
-            file: d.file,
-            owner: Vec::new(),
-            what: HeldWhat::Delegation(d.kind, d.recall_ms),
-        })
+        Some((d.client, d.file, d.kind, d.recall_ms))
     }
 
     /// How many the client holds.

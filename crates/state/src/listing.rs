@@ -6,9 +6,11 @@ use nfs4::ClientId;
 
 use crate::delegations::DelegationKind;
 use crate::file_states::FileStates;
-use crate::opens::Share;
+use crate::locks::LockState;
+use crate::opens::{Open, Share};
 use crate::ranges::{LockKind, LockRange};
 use crate::stateid::Other;
+use crate::wanted::Wanted;
 
 /// Recalls of all clients that are looked at to find those of one.
 const RECALLS_LOOKED_MAX: usize = 16_384;
@@ -85,22 +87,22 @@ impl FileStates {
     #[must_use]
     pub fn held_by_client(&self, client: ClientId, kind: HeldKind, max: usize) -> Vec<Held> {
         match kind {
-            HeldKind::Opens => self.opens.copies_of_client(client).take(max).collect(),
-            HeldKind::Locks => self.locks.copies_of_client(client, max),
+            HeldKind::Opens => {
+                let opens = self.opens.of_client_by_file(client);
+                opens.take(max).map(open).collect()
+            }
+            HeldKind::Locks => {
+                let states = self.locks.of_client_by_file(client, max);
+                states.flat_map(locks).take(max).collect()
+            }
             HeldKind::Waits => Vec::new(),
             HeldKind::Delegations => {
-                let copies = self.delegations.names_of_client(client);
-                copies
-                    .filter_map(|o| self.delegations.copy(o))
-                    .take(max)
-                    .collect()
+                let names = self.delegations.names_of_client(client).take(max);
+                names.filter_map(|other| self.delegation(other)).collect()
             }
             HeldKind::Layouts => {
-                let copies = self.layouts.names_of_client(client);
-                copies
-                    .filter_map(|o| self.layouts.copy(o))
-                    .take(max)
-                    .collect()
+                let names = self.layouts.names_of_client(client).take(max);
+                names.filter_map(|other| self.layout(other)).collect()
             }
         }
     }
@@ -109,22 +111,22 @@ impl FileStates {
     #[must_use]
     pub fn held_of_file(&self, file: u64, kind: HeldKind, max: usize) -> Vec<Held> {
         match kind {
-            HeldKind::Opens => self.opens.copies_of_file(file).take(max).collect(),
-            HeldKind::Locks => self.locks.copies_of_file(file, max),
-            HeldKind::Waits => self.locks.waiting_copies(file).take(max).collect(),
+            HeldKind::Opens => self.opens.of_file(file).take(max).map(open).collect(),
+            HeldKind::Locks => {
+                let states = self.locks.of_file(file, max);
+                states.flat_map(locks).take(max).collect()
+            }
+            HeldKind::Waits => {
+                let waiting = self.locks.waiting(file).take(max);
+                waiting.map(|wanted| waits(&wanted)).collect()
+            }
             HeldKind::Delegations => {
-                let copies = self.delegations.names_of_file(file);
-                copies
-                    .filter_map(|o| self.delegations.copy(o))
-                    .take(max)
-                    .collect()
+                let names = self.delegations.names_of_file(file).take(max);
+                names.filter_map(|other| self.delegation(other)).collect()
             }
             HeldKind::Layouts => {
-                let copies = self.layouts.names_of_file(file);
-                copies
-                    .filter_map(|o| self.layouts.copy(o))
-                    .take(max)
-                    .collect()
+                let names = self.layouts.names_of_file(file).take(max);
+                names.filter_map(|other| self.layout(other)).collect()
             }
         }
     }
@@ -132,16 +134,54 @@ impl FileStates {
     /// At most `max` delegations and as many layouts of a client that are recalled.
     #[must_use]
     pub fn recalled_of_client(&self, client: ClientId, max: usize) -> Vec<Held> {
-        let delegations = (self.delegations.recalled().take(RECALLS_LOOKED_MAX))
-            .filter_map(|other: &Other| self.delegations.copy(other))
-            .filter(|held| held.client == client)
-            .take(max);
-        let layouts = (self.layouts.recalled().take(RECALLS_LOOKED_MAX))
-            .filter_map(|other: &Other| self.layouts.copy(other))
-            .filter(|held| held.client == client)
-            .take(max);
-        delegations.chain(layouts).collect()
+        let is_its = |held: &Held| held.client == client;
+        let delegations = self.delegations.recalled().take(RECALLS_LOOKED_MAX);
+        let delegations = delegations.filter_map(|other| self.delegation(other));
+        let layouts = self.layouts.recalled().take(RECALLS_LOOKED_MAX);
+        let layouts = layouts.filter_map(|other| self.layout(other));
+        let delegations = delegations.filter(is_its).take(max);
+        delegations
+            .chain(layouts.filter(is_its).take(max))
+            .collect()
     }
+
+    fn delegation(&self, other: &Other) -> Option<Held> {
+        let (client, file, kind, deadline_ms) = self.delegations.seen(other)?;
+        let what = HeldWhat::Delegation(kind, deadline_ms);
+        Some(held(client, file, &[], what))
+    }
+
+    fn layout(&self, other: &Other) -> Option<Held> {
+        let (client, file, writes, deadline_ms) = self.layouts.seen(other)?;
+        let what = HeldWhat::Layout(writes, deadline_ms);
+        Some(held(client, file, &[], what))
+    }
+}
+
+fn held(client: ClientId, file: u64, owner: &[u8], what: HeldWhat) -> Held {
+    Held {
+        client,
+        file,
+        owner: owner.to_vec(),
+        what,
+    }
+}
+
+fn open(open: &Open) -> Held {
+    let what = HeldWhat::Open(open.share());
+    held(open.client, open.file, open.owner(), what)
+}
+
+fn locks(state: &LockState) -> impl Iterator<Item = Held> + '_ {
+    state.ranges.iter().map(|(range, kind)| {
+        let what = HeldWhat::Lock(range, kind);
+        held(state.client, state.file, &state.owner, what)
+    })
+}
+
+fn waits(wanted: &Wanted<'_>) -> Held {
+    let what = HeldWhat::Waits(wanted.range, wanted.kind);
+    held(wanted.client, wanted.file, wanted.owner, what)
 }
 
 #[cfg(test)]

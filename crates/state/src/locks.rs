@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use nfs4::{ClientId, NfsStatus, Stateid};
 
 use crate::OWNER_BYTES_MAX;
-use crate::listing::{Held, HeldWhat};
 use crate::ranges::{LockKind, LockRange, RangeSet};
 use crate::stateid::{Other, StateKind, StateidSource, check_seqid, next_seqid};
 use crate::untold_grants::{HostGrant, UntoldGrants};
@@ -497,30 +496,28 @@ impl Locks {
             .collect()
     }
 
-    /// What an administrator sees of a client's locks: `max` ranges of as many lock states at most.
-    pub(crate) fn copies_of_client(&self, client: ClientId, max: usize) -> Vec<Held> {
+    /// At most `max` lock states of a client, by file and owner.
+    pub(crate) fn of_client_by_file(
+        &self,
+        client: ClientId,
+        max: usize,
+    ) -> impl Iterator<Item = &LockState> {
         let of_client = self.by_owner.range((client, 0, Vec::new())..).take(max);
-        let of_client = of_client.take_while(|((c, _, _), _)| *c == client);
-        let states = of_client.filter_map(|(_, other)| self.states.get(other));
-        states.flat_map(LockState::copies).take(max).collect()
+        let of_client = of_client.take_while(move |((c, _, _), _)| *c == client);
+        of_client.filter_map(|(_, other)| self.states.get(other))
     }
 
-    /// What an administrator sees of a file's locks.
-    pub(crate) fn copies_of_file(&self, file: u64, max: usize) -> Vec<Held> {
+    /// At most `max` lock states of a file.
+    pub(crate) fn of_file(&self, file: u64, max: usize) -> impl Iterator<Item = &LockState> {
         let of_file = self.files.get(&file).into_iter().flat_map(|f| &f.states);
-        let states = of_file.take(max).filter_map(|other| self.states.get(other));
-        states.flat_map(LockState::copies).take(max).collect()
+        of_file.take(max).filter_map(|other| self.states.get(other))
     }
 
-    /// What an administrator sees of requests that wait, in the order of their coming.
-    pub(crate) fn waiting_copies(&self, file: u64) -> impl Iterator<Item = Held> + '_ {
+    /// Requests that wait, in the order of their coming.
+    pub(crate) fn waiting(&self, file: u64) -> impl Iterator<Item = Wanted<'_>> {
         let of_file = self.files.get(&file).into_iter();
-        of_file.flat_map(|f| &f.waiters).map(move |waiter| Held {
-            client: waiter.client,
-            file,
-            owner: waiter.owner.clone(),
-            what: HeldWhat::Waits(waiter.range, waiter.kind),
-        })
+        let waiters = of_file.flat_map(|f| &f.waiters);
+        waiters.map(move |waiter| waiter.wanted(file))
     }
 
     /// Ranges that a client has locked.
@@ -553,17 +550,6 @@ impl Locks {
     #[cfg(test)]
     pub(crate) fn waiters_count(&self) -> usize {
         self.waiters_count
-    }
-}
-
-impl LockState {
-    fn copies(&self) -> impl Iterator<Item = Held> + '_ {
-        self.ranges.iter().map(|(range, kind)| Held {
-            client: self.client,
-            file: self.file,
-            owner: self.owner.clone(),
-            what: HeldWhat::Lock(range, kind),
-        })
     }
 }
 

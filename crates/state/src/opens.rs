@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use nfs4::{ClientId, NfsStatus, Stateid};
 
 use crate::OWNER_BYTES_MAX;
-use crate::listing::{Held, HeldWhat};
 use crate::stateid::{Other, StateKind, StateidSource, check_seqid, next_seqid};
 
 /// OPEN4_SHARE_ACCESS_READ.
@@ -86,13 +85,13 @@ impl Open {
         self.shares.union().access
     }
 
-    fn copy(&self) -> Held {
-        Held {
-            client: self.client,
-            file: self.file,
-            owner: self.owner.clone(),
-            what: HeldWhat::Open(self.shares.union()),
-        }
+    /// All that it shares and denies.
+    pub(crate) fn share(&self) -> Share {
+        self.shares.union()
+    }
+
+    pub(crate) fn owner(&self) -> &[u8] {
+        &self.owner
     }
 }
 
@@ -144,7 +143,7 @@ impl Opens {
         }
     }
 
-    fn of_file(&self, file: u64) -> impl Iterator<Item = &Open> {
+    pub(crate) fn of_file(&self, file: u64) -> impl Iterator<Item = &Open> {
         self.by_file
             .get(&file)
             .into_iter()
@@ -387,17 +386,12 @@ impl Opens {
         self.by_file.get(&file).map_or(0, BTreeSet::len)
     }
 
-    /// What an administrator sees of a client's opens, by file and owner.
-    pub(crate) fn copies_of_client(&self, client: ClientId) -> impl Iterator<Item = Held> + '_ {
+    /// A client's opens, by file and owner.
+    pub(crate) fn of_client_by_file(&self, client: ClientId) -> impl Iterator<Item = &Open> {
         self.by_owner
             .range((client, 0, Vec::new())..)
             .take_while(move |((c, _, _), _)| *c == client)
-            .filter_map(|(_, other)| self.opens.get(other).map(Open::copy))
-    }
-
-    /// What an administrator sees of a file's opens.
-    pub(crate) fn copies_of_file(&self, file: u64) -> impl Iterator<Item = Held> + '_ {
-        self.of_file(file).map(Open::copy)
+            .filter_map(|(_, other)| self.opens.get(other))
     }
 
     /// Opens of a client.

@@ -1,9 +1,8 @@
 //! `ropewalk client evict`: after the administrator has read what the client holds.
 
-use super::print_json;
 use super::rows::{ClientHolds, ClientRow, EvictedRow};
 use crate::admin::{MdsPlace, Request, ask, mds_socket};
-use crate::expel;
+use crate::confirm::confirm;
 use crate::failure::{Outcome, failed};
 use crate::out;
 
@@ -14,15 +13,15 @@ pub(super) fn run(id: &str, (yes, json): (bool, bool), place: &MdsPlace) -> Outc
     if !yes {
         let shown: ClientHolds = ask(&socket, &Request::ClientShow { id: id.clone() })?;
         if json {
-            print_json(&shown.client)?;
+            out::json(&shown.client)?;
             return Err(failed("nothing was done; --yes evicts it"));
         }
         eprint!("{}", warning(&shown.client));
-        expel::confirm("--yes evicts without asking")?;
+        confirm("--yes evicts without asking")?;
     }
     let evicted: EvictedRow = ask(&socket, &Request::ClientEvict { id: id.clone() })?;
     match json {
-        true => print_json(&evicted),
+        true => out::json(&evicted),
         false => out::line(&format!(
             "client {id} is evicted: {} opens, {} locks, {} delegations and {} layouts are gone",
             evicted.opens, evicted.locks, evicted.delegations, evicted.layouts

@@ -5,7 +5,7 @@
 
 use super::at_mds::{count, find, protocol, row};
 use super::rows::{ClientHolds, FileHolds, HeldRow, id_text, name_text};
-use fs::{Fs, Waiting, likely_paths};
+use fs::{Fs, RecallWait, likely_paths};
 use namespace::{Cred, FileId, NsError, Op};
 use nfs4::ClientId;
 use state::{ACCESS_READ, ACCESS_WRITE, DelegationKind, Held, HeldKind, HeldWhat, LockKind};
@@ -148,7 +148,7 @@ fn base(fs: &Fs, client: ClientId, file: u64) -> HeldRow {
     }
 }
 
-fn waiting_row(fs: &Fs, waiting: &Waiting) -> HeldRow {
+fn waiting_row(fs: &Fs, waiting: &RecallWait) -> HeldRow {
     HeldRow {
         what: "waits for delegation".to_owned(),
         since_seconds: Some(fs.clients().now_ms().saturating_sub(waiting.since_ms) / 1000),

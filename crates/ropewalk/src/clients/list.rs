@@ -1,6 +1,5 @@
 //! `ropewalk client list`.
 
-use super::print_json;
 use super::rows::{ClientPage, ClientRow};
 use crate::admin::{MdsPlace, Request, ask, mds_socket};
 use crate::failure::Outcome;
@@ -12,7 +11,7 @@ pub(super) fn run(after: Option<&str>, json: bool, place: &MdsPlace) -> Outcome 
     let after = after.map(str::to_owned);
     let page: ClientPage = ask(&mds_socket(place)?, &Request::ClientList { after })?;
     match json {
-        true => print_json(&page),
+        true => out::json(&page),
         false => out::print(&text(&page)),
     }
 }

@@ -1,6 +1,5 @@
 //! `ropewalk lock`: who has what of one file.
 
-use super::print_json;
 use super::rows::FileHolds;
 use super::show::{cut_text, held_table};
 use crate::admin::{MdsPlace, Request, ask, mds_socket};
@@ -29,7 +28,7 @@ pub(crate) fn run(command: &LockCommand) -> Outcome {
     let path = path.clone();
     let held: FileHolds = ask(&mds_socket(place)?, &Request::LockList { path })?;
     match json {
-        true => print_json(&held),
+        true => out::json(&held),
         false => out::print(&text(&held)),
     }
 }

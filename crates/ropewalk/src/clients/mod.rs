@@ -16,10 +16,8 @@ pub(crate) use held_at_mds::{locks_of, show};
 pub(crate) use locks::{LockCommand, run as run_lock};
 
 use crate::admin::MdsPlace;
-use crate::failure::{Outcome, cannot};
-use crate::out;
+use crate::failure::Outcome;
 use clap::Subcommand;
-use serde::Serialize;
 
 /// `ropewalk client`.
 #[derive(Debug, Subcommand)]
@@ -72,9 +70,4 @@ pub(crate) fn run(command: &ClientsCommand) -> Outcome {
             place,
         } => evict::run(id, (*yes, *json), place),
     }
-}
-
-fn print_json(value: &impl Serialize) -> Outcome {
-    let text = serde_json::to_string_pretty(value);
-    out::line(&text.map_err(cannot("write JSON"))?)
 }

@@ -192,7 +192,7 @@ mod tests {
         for (name, text) in [
             (&b"Linux NFSv4.2 host"[..], "Linux NFSv4.2 host"),
             (b"a\n\x1b[31m\xff", "a\\n\\u{1b}[31m\\xff"),
-            ("bär".as_bytes(), "bär"),
+            ("b\u{e4}r".as_bytes(), "b\u{e4}r"),
         ] {
             assert_eq!(name_text(name), text);
         }

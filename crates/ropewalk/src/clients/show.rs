@@ -1,6 +1,5 @@
 //! `ropewalk client show`.
 
-use super::print_json;
 use super::rows::{ClientHolds, HeldRow};
 use crate::admin::{MdsPlace, Request, ask, mds_socket};
 use crate::failure::Outcome;
@@ -12,7 +11,7 @@ pub(super) fn run(id: &str, json: bool, place: &MdsPlace) -> Outcome {
     let id = id.to_owned();
     let shown: ClientHolds = ask(&mds_socket(place)?, &Request::ClientShow { id })?;
     match json {
-        true => print_json(&shown),
+        true => out::json(&shown),
         false => out::print(&text(&shown)),
     }
 }

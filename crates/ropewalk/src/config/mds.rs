@@ -12,7 +12,7 @@ use super::common::{
 use super::tables::{
     Access, AtimeName, ExportTable, ForeignTable, PlacementTable, RootTable, SquashName,
 };
-use crate::daemon::check_log;
+use crate::logging::check_log;
 use crate::rdma_provider::ProviderChoice;
 use crate::times::Length;
 use ::fs::FOREIGN_POOL_MAX;
@@ -227,6 +227,11 @@ fn default_key_overlap() -> Length {
     Length(Duration::from_secs(3600))
 }
 
+fn need_log(log: Option<&str>) -> Result<(), ConfigError> {
+    let checked = log.map_or(Ok(()), check_log);
+    checked.map_err(|why| wrong(format!("`log`: {why}")))
+}
+
 fn need_pool(foreign: ForeignTable) -> Result<(), ConfigError> {
     match foreign.pool {
         0..=FOREIGN_POOL_MAX => Ok(()),
@@ -277,9 +282,7 @@ impl Checked for MdsConfig {
             return Err(wrong("`inline_max` must be at most 64 KiB"));
         }
         need_pool(self.foreign)?;
-        if let Some(log) = &self.log {
-            check_log(log).map_err(|why| wrong(format!("`log`: {why}")))?;
-        }
+        need_log(self.log.as_deref())?;
         let mut listeners = self.listen.iter().chain(&self.rdma_listen);
         let open = listeners.find(|a| !is_loopback(a.ip()));
         if let (Some(open), true) = (open, self.exports.is_empty()) {

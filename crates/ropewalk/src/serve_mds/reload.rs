@@ -6,24 +6,50 @@
 //! # Failure
 //! A file with an error changes nothing.
 
-use super::View;
 use crate::config::{self, MdsConfig};
-use crate::daemon;
 use crate::failure::{Outcome, cannot};
+use crate::logging;
 use crate::reload::Reloaded;
+use mds::Mds;
+use parking_lot::Mutex;
+use server::Nfsd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Settings that change while the server runs.
 const LIVE_KEYS: [&str; 3] = ["export", "fill_rate_max", "log"];
 
+/// What can be changed, and by what.
+pub(super) struct Live {
+    nfsd: Arc<Nfsd<Mds>>,
+    path: PathBuf,
+    current: Mutex<MdsConfig>,
+}
+
+impl Live {
+    /// Of a server that was started with `config`, which `path` has.
+    pub(super) fn new(nfsd: Arc<Nfsd<Mds>>, path: PathBuf, config: MdsConfig) -> Arc<Self> {
+        Arc::new(Self {
+            nfsd,
+            path,
+            current: Mutex::new(config),
+        })
+    }
+
+    /// The configuration that is in force.
+    pub(super) fn current(&self) -> MdsConfig {
+        self.current.lock().clone()
+    }
+}
+
 /// Takes the configuration file again.
 ///
 /// # Errors
 /// One sentence: what is wrong with the file. Nothing has changed then.
-pub(super) async fn run(view: &Arc<View>) -> Result<Reloaded, String> {
-    let view = Arc::clone(view);
-    let reloading = tokio::task::spawn_blocking(move || take(&view));
+pub(super) async fn run(live: &Arc<Live>) -> Result<Reloaded, String> {
+    let live = Arc::clone(live);
+    let reloading = tokio::task::spawn_blocking(move || take(&live));
     let told = reloading.await.map_err(|e| e.to_string())?;
     match &told {
         Ok(told) => {
@@ -38,24 +64,25 @@ pub(super) async fn run(view: &Arc<View>) -> Result<Reloaded, String> {
 ///
 /// # Errors
 /// The signal cannot be taken over.
-pub(super) fn on_hangup(view: Arc<View>) -> Outcome<impl Future<Output = ()>> {
+pub(super) fn on_hangup(live: Arc<Live>) -> Outcome {
     let hangup = signal(SignalKind::hangup());
     let mut hangup = hangup.map_err(cannot("listen to SIGHUP"))?;
-    Ok(async move {
+    tokio::spawn(async move {
         while hangup.recv().await.is_some() {
             // The log has what came of it.
-            let _told = run(&view).await;
+            let _told = run(&live).await;
         }
-    })
+    });
+    Ok(())
 }
 
-fn take(view: &View) -> Result<Reloaded, String> {
-    let mut current = view.current.lock();
-    let new: MdsConfig = config::load(&view.config_path).map_err(|e| e.to_string())?;
+fn take(live: &Live) -> Result<Reloaded, String> {
+    let mut current = live.current.lock();
+    let new: MdsConfig = config::load(&live.path).map_err(|e| e.to_string())?;
     let exports = new.export_list().map_err(|e| e.to_string())?;
     let told = compare(&current, &new)?;
-    daemon::set_log(new.log.as_deref())?;
-    let mds = view.nfsd.role();
+    logging::set_log(new.log.as_deref())?;
+    let mds = live.nfsd.role();
     // What an order has set since stays, unless the file says something new.
     if new.fill_rate_max != current.fill_rate_max {
         (mds.fs().cluster()).set_fill_rate(new.fill_rate_max.as_u64());

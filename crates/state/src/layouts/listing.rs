@@ -1,7 +1,6 @@
 //! Layouts as an administrator sees them.
 
 use super::{Layouts, Phase};
-use crate::listing::{Held, HeldWhat};
 use crate::stateid::Other;
 use nfs4::ClientId;
 
@@ -27,18 +26,13 @@ impl Layouts {
         self.recalls.iter()
     }
 
-    /// What an administrator sees of one.
-    pub(crate) fn copy(&self, other: &Other) -> Option<Held> {
+    /// One of them: whose, of which file, whether for writing, and when its recall is overdue.
+    pub(crate) fn seen(&self, other: &Other) -> Option<(ClientId, u64, bool, Option<u64>)> {
         let layout = self.states.get(other)?;
         let deadline_ms = match layout.phase {
             Phase::Held => None,
             Phase::Recalling(due) | Phase::Returning(due) => Some(due.deadline_ms),
         };
-        Some(Held {
-            client: layout.client,
-            file: layout.file,
-            owner: Vec::new(),
-            what: HeldWhat::Layout(layout.held.rw, deadline_ms),
-        })
+        Some((layout.client, layout.file, layout.held.rw, deadline_ms))
     }
 }
