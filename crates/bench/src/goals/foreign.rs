@@ -1,7 +1,7 @@
 //! Creates at NFSv3 servers of others by their number, as figures 4 and 5 of the paper show them, and at own data servers.
 
 use super::Planning;
-use super::table::{Denominator, Shape};
+use super::table::{Denominator, Protocol, Shape};
 use super::trial::{Ground, Look, Trial};
 use crate::nfs::cluster::Carrier;
 use crate::nfs::foreign::{ForeignCreates, Objects};
@@ -36,6 +36,7 @@ pub(super) fn creates(planning: &Planning<'_>) -> Vec<Trial> {
         };
         let places: Vec<usize> = counts.iter().map(add).collect();
         let shape = Shape {
+            protocol: Protocol::Nfs4,
             operation: operation.to_owned(),
             size_bytes: None,
             connections: 1,
