@@ -1,12 +1,13 @@
 //! The host's part of `foreign`: an NFSv3 server of others is killed in the middle of a write, and started again.
 //!
 //! `vm/host/foreign.sh` runs beside the cluster, and does what it is asked for by files. The host waits for what the
-//! metadata server says of the servers. Entry points: [`foreign`], [`stripes`].
+//! metadata server says of the servers. Entry points: [`foreign`], [`stripes`],
+//! [`knfsd`].
 
 use std::fs;
 use std::path::PathBuf;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::cluster::{Cluster, await_state};
 use super::error::{Context, Result};
@@ -14,6 +15,8 @@ use super::hosted::{Finding, Stage, await_cluster};
 
 /// Servers that the script starts and adds.
 const SERVERS: usize = 2;
+/// What the guest's own server exports.
+const GUEST_EXPORT: &str = "192.0.2.10:/srv/far";
 
 /// Kills the first server while the guest writes, starts it again, and waits until no mirror is bad.
 pub(crate) fn foreign(stage: &mut Stage<'_>) -> Result<Finding> {
@@ -30,11 +33,53 @@ pub(crate) fn foreign(stage: &mut Stage<'_>) -> Result<Finding> {
         return Ok(None);
     }
     order(&cluster, "start-1")?;
+    await_level(stage, &cluster, SERVERS)
+}
+
+/// Adds the server of the guest's kernel, and waits until no mirror is bad once the guest has stopped and started it.
+pub(crate) fn knfsd(stage: &mut Stage<'_>) -> Result<Finding> {
+    if !stage.guest.await_signal("exported")? {
+        return Ok(None);
+    }
+    let cluster = stage.cluster()?;
+    await_cluster(&cluster)?;
+    let request = json!({
+        "command": "add-nfs3",
+        "target": GUEST_EXPORT,
+        "port": null,
+        "mount_port": null,
+        "client_addresses": [],
+    });
+    let mut said = String::new();
+    let added = await_state("the guest's server was not added", || {
+        Ok(match cluster.ask("mds", &request) {
+            Ok(_) => true,
+            Err(why) => {
+                said = why.to_string();
+                up(&cluster.mds()?) > SERVERS
+            }
+        })
+    });
+    if added.is_err() {
+        return Ok(Some(said));
+    }
+    await_state("the servers of others are not up", || {
+        Ok(up(&cluster.mds()?) > SERVERS)
+    })?;
+    stage.guest.signal("added")?;
+    if !stage.guest.await_signal("written")? {
+        return Ok(None);
+    }
+    await_level(stage, &cluster, SERVERS + 1)
+}
+
+/// Waits until so many servers are up and all mirrors are good, and tells the guest.
+fn await_level(stage: &mut Stage<'_>, cluster: &Cluster, servers: usize) -> Result<Finding> {
     let mut last = Value::Null;
     let level = await_state("files have bad mirrors, or fences wait", || {
         last = cluster.mds()?;
         let waits = ["bad_mirror_files", "foreign_fences_waiting"];
-        Ok(up(&last) >= SERVERS && waits.iter().all(|name| last[*name] == 0))
+        Ok(up(&last) >= servers && waits.iter().all(|name| last[*name] == 0))
     });
     if let Err(why) = level {
         return Ok(Some(format!("{why}: {}", last["foreign_servers"])));

@@ -123,8 +123,8 @@ const OLDEST_SCENARIOS: [&str; 10] = [
 /// What has all versions in one pass.
 const ALL_VERSIONS: [&str; 2] = ["versions", "nfs3locks"];
 
-/// What NFSv3 servers of others are for; the last is for Linux 6.18 or newer.
-const FOREIGN_SCENARIOS: [&str; 2] = ["foreign", "foreignstripes"];
+/// What NFSv3 servers of others are for; the others are for Linux 6.18 or newer.
+const FOREIGN_SCENARIOS: [&str; 3] = ["foreign", "foreignstripes", "foreignknfsd"];
 
 /// What two copies are for.
 const COPIES_SCENARIOS: [&str; 3] = ["dscrash", "failover", "drain"];

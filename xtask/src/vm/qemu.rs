@@ -37,6 +37,8 @@ const NEWER_PACKAGES: &[&str] = &[
     "qemu-system-x86",
     "seabios",
     "nfs-common",
+    "nfs-kernel-server",
+    "rpcbind",
     "kmod",
     "busybox-static",
 ];

@@ -273,6 +273,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         foreign::stripes,
     ),
     hosted(
+        "foreignknfsd",
+        "the server of the guest's own kernel holds data beside two others, and stops in the middle of a write (as foreignstripes)",
+        Needs::Foreign,
+        foreign::knfsd,
+    ),
+    hosted(
         "fsynccrash",
         "kill -9 of the MDS between fsync's WRITEs and its LAYOUTCOMMIT (--crash --cluster-dir)",
         Needs::Cluster,
