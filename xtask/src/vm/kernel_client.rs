@@ -107,7 +107,7 @@ const LONG_PASSES: [Pass; 2] = [
 const NEWER_SCENARIOS: [&str; 3] = ["opens", "preserve", "delegations"];
 
 /// What NFSv4.0 does otherwise: owners with sequence ids, callbacks over a connection of the server's, no layouts.
-const OLDEST_SCENARIOS: [&str; 10] = [
+const OLDEST_SCENARIOS: [&str; 11] = [
     "mount",
     "special",
     "preserve",
@@ -118,6 +118,7 @@ const OLDEST_SCENARIOS: [&str; 10] = [
     "mmap",
     "locks",
     "delegations",
+    "evict",
 ];
 
 /// What has all versions in one pass.

@@ -24,6 +24,7 @@ mod clones;
 pub(crate) mod cluster;
 mod drain;
 mod error;
+mod evict;
 mod failover;
 mod foreign;
 mod full;

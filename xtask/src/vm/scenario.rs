@@ -10,6 +10,7 @@ use super::capture;
 use super::clones;
 use super::drain;
 use super::error::{Failure, Result};
+use super::evict;
 use super::failover;
 use super::foreign;
 use super::full;
@@ -213,6 +214,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "a user in 40 groups, and owners by name: manage_gids and domain (--crash --cluster-dir)",
         Needs::Cluster,
         identities::identities,
+    ),
+    hosted(
+        "evict",
+        "a client is evicted while it writes with a lock and without (--crash --cluster-dir)",
+        Needs::Cluster,
+        evict::evict,
     ),
     hosted(
         "clones",
