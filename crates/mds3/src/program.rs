@@ -16,6 +16,7 @@ use rpc_service::{Call, Program, Replies, Seal};
 use server::Nfsd;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use tokio::time::Instant;
 use transport::Message;
 use xdr::{Decode, Decoder, Encoder};
 
@@ -97,15 +98,19 @@ impl Program for Nfs3 {
         let Ok(proc) = Proc::decode(&mut Decoder::new(&number)) else {
             return call.refuse(AcceptError::ProcUnavail);
         };
+        let began = Instant::now();
         let mut actor = match admit(&self.nfsd, &call).await {
             Ok(actor) => actor,
             Err(rejection) => return call.refuse(rejection),
         };
         actor.enter(CLIENT, Arc::from(OWNER));
         let execute = self.execute(&call, proc, actor);
-        match is_kept(proc) {
+        let answer = match is_kept(proc) {
             true => once(&self.replies, &call, execute).await,
             false => execute.await.answer(&call),
-        }
+        };
+        let latencies = &self.nfsd.counters().nfs3_latencies;
+        latencies.ended(proc as usize, call.conn.kind(), began);
+        answer
     }
 }

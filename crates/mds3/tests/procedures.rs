@@ -208,3 +208,26 @@ async fn create_takes_a_size_for_a_new_file_and_only_zero_for_one_that_is_there(
         assert_eq!(made.unwrap().obj_attributes.unwrap().size, got, "{wanted}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_timed_under_its_procedure() {
+    let rig = Rig::new().await;
+    assert_eq!(rig.lookup("none").await, Nfs3Status::NoEnt);
+    let rows: Vec<_> = rig.nfsd.counters().nfs3_latencies.rows().collect();
+    let lookup = rows
+        .iter()
+        .find(|row| row.number == nfs3::Proc::Lookup as usize);
+    assert_eq!(lookup.unwrap().buckets.iter().sum::<u64>(), 1, "{rows:?}");
+}
+
+#[test]
+fn every_procedure_has_a_place_among_the_latencies() {
+    let counters = server::Counters::default();
+    for proc in nfs3::Proc::ALL {
+        let began = tokio::time::Instant::now();
+        let latencies = &counters.nfs3_latencies;
+        latencies.ended(*proc as usize, transport::TransportKind::Tcp, began);
+    }
+    let rows = counters.nfs3_latencies.rows();
+    assert_eq!(rows.count(), nfs3::Proc::ALL.len());
+}

@@ -557,6 +557,7 @@ impl View {
             proxy_written_bytes: s.proxy_written_bytes,
             counters: named.map(|(name, n)| (name.to_owned(), n)).into(),
             operations: daemon::operations(counters),
+            latency: crate::status::latency::rows(counters),
             transport: self.transport.named(),
         }
     }

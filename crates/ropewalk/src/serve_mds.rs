@@ -621,6 +621,7 @@ impl View {
             stripe_unit: u64::from(fs.stripe_unit_bytes()),
             counters: self.counters(&status, replies),
             operations: daemon::operations(counters),
+            latency: crate::status::latency::rows(counters),
             transport: self.transport.named(),
             control_transport: daemon::named(self.control.counters().snapshot()),
             keys: self.keys(&cluster.keys),

@@ -6,6 +6,7 @@
 mod data_server;
 pub(crate) mod foreign;
 pub(crate) mod lag;
+pub(crate) mod latency;
 pub(crate) mod redundancy;
 
 use crate::admin::{Request, SOCKET_NAME, ask};
@@ -18,6 +19,7 @@ pub(crate) use data_server::{
 };
 use foreign::ForeignServerRow;
 use lag::{LagRow, SlowOne};
+use latency::LatencyRow;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -98,6 +100,8 @@ pub(crate) struct MdsStatus {
     pub counters: BTreeMap<String, u64>,
     /// Operations by name.
     pub operations: BTreeMap<String, u64>,
+    /// How long requests take.
+    pub latency: Vec<LatencyRow>,
     /// What the transport counted.
     pub transport: BTreeMap<String, u64>,
     /// What that of the control port and of proxied I/O counted.
@@ -304,6 +308,8 @@ pub(crate) struct DsStatus {
     pub counters: BTreeMap<String, u64>,
     /// Operations by name.
     pub operations: BTreeMap<String, u64>,
+    /// How long requests take.
+    pub latency: Vec<LatencyRow>,
     /// What the transport counted.
     pub transport: BTreeMap<String, u64>,
 }

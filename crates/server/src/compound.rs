@@ -15,8 +15,9 @@ use crate::minor_0::context::{Minor0Context, REPLY_BYTES_MAX};
 use crate::tables::ERROR_RESULT_BYTES;
 use crate::user::User;
 use bytes::Bytes;
-use nfs4::{ClientId, FileHandle, NfsStatus, Stateid};
+use nfs4::{ClientId, FileHandle, NfsStatus, OpNum, Stateid};
 use std::time::Duration;
+use tokio::time::Instant;
 use transport::{Charge, ConnHandle, Payload};
 
 /// Payload in memory up to which a reply is not charged to the send budget: what all slots of a session hold then is little.
@@ -50,6 +51,10 @@ pub struct Compound<'r, A: Actor> {
     pub saved_stateid: Option<Stateid>,
     /// One for each payload span of the reply.
     pub payloads: Vec<Payload>,
+    /// When its request came.
+    pub(crate) began: Instant,
+    /// The operation that names the request among the latencies.
+    pub(crate) main_op: Option<OpNum>,
     /// For payloads in memory.
     pub(crate) charge: Option<Charge>,
     /// Of a persistent session.
@@ -63,6 +68,7 @@ impl<'r, A: Actor> Compound<'r, A> {
         actor: A,
         user: User,
         minor_version: u32,
+        began: Instant,
     ) -> Self {
         Self {
             conn,
@@ -77,6 +83,8 @@ impl<'r, A: Actor> Compound<'r, A> {
             current_stateid: None,
             saved_stateid: None,
             payloads: Vec::new(),
+            began,
+            main_op: None,
             charge: None,
             persist: None,
         }

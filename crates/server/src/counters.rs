@@ -1,5 +1,6 @@
 //! What the engine counts, for `ropewalk status` and the metrics.
 
+use crate::Latencies;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Counters of one [`crate::Nfsd`].
@@ -15,8 +16,16 @@ pub struct Counters {
     pub refused: AtomicU64,
     /// EXCHANGE_IDs of a client owner that another machine has, too.
     pub name_clashes: AtomicU64,
+    /// How long COMPOUNDs take, by the number of the operation that names them. Retries that the reply cache answers are
+    /// left out.
+    pub latencies: Latencies,
+    /// The same of NFSv3, by procedure.
+    pub nfs3_latencies: Latencies,
     ops: Box<[AtomicU64]>,
 }
+
+/// Procedures of NFSv3 (RFC 1813 §3).
+const NFS3_PROCEDURES_COUNT: usize = 22;
 
 impl Default for Counters {
     fn default() -> Self {
@@ -25,13 +34,16 @@ impl Default for Counters {
             .map(|op| *op as usize)
             .filter(|n| *n < 1024)
             .max();
+        let ops_count = last.unwrap_or(0) + 1;
         Self {
             compounds: AtomicU64::new(0),
             replays: AtomicU64::new(0),
             malformed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             name_clashes: AtomicU64::new(0),
-            ops: (0..=last.unwrap_or(0)).map(|_| AtomicU64::new(0)).collect(),
+            latencies: Latencies::new(ops_count),
+            nfs3_latencies: Latencies::new(NFS3_PROCEDURES_COUNT),
+            ops: (0..ops_count).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 }

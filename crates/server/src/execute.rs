@@ -13,6 +13,7 @@
 
 use crate::answers::effects_lost;
 use crate::kept::{Kept, Persist};
+use crate::latency::main_op;
 use crate::minor_0::walk::Request;
 use crate::slot::{RunningSlot, Slots};
 use crate::tables::{ERROR_RESULT_BYTES, effect_bytes, is_engine_op, is_read_only};
@@ -25,6 +26,7 @@ use rpc::AcceptError;
 use rpc_service::{refusal, replay};
 use state::{RemovedClient, Sequence, SlotToken, Verdict};
 use std::sync::Arc;
+use tokio::time::Instant;
 use transport::{ConnHandle, Message};
 use xdr::{Decode, Decoder, Encoder};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -42,7 +44,7 @@ impl<R: Role> Nfsd<R> {
         &self,
         conn: &ConnHandle,
         xid: u32,
-        (actor, user): (R::Actor, User),
+        (actor, user, began): (R::Actor, User, Instant),
         record: &Bytes,
         mut d: Decoder<'_>,
     ) -> Option<Message> {
@@ -68,10 +70,10 @@ impl<R: Role> Nfsd<R> {
                 seal,
                 header_bytes,
             };
-            let by = (conn, record, actor, user);
+            let by = (conn, record, actor, user, began);
             return Box::pin(self.compound_0(by, request, reply)).await;
         }
-        let mut cx = Compound::new(conn, record, actor, user, header.minorversion);
+        let mut cx = Compound::new(conn, record, actor, user, header.minorversion, began);
         let mut walk = Walk {
             ops: OpReader::new(d, header.ops_count),
             ops_count: header.ops_count,
@@ -102,10 +104,19 @@ impl<R: Role> Nfsd<R> {
         if !slot.is_none_or(|slot| slot.complete(kept().flatten())) {
             Box::pin(self.sweep(&cx)).await;
         }
+        self.note_latency(&cx);
         settled
             .map(|()| message)
             .map_err(|why| effects_lost(conn, why))
             .ok()
+    }
+
+    /// The request ends, whether it is answered or not.
+    pub(crate) fn note_latency(&self, cx: &Compound<'_, R::Actor>) {
+        if let Some(op) = cx.main_op {
+            let latencies = &self.counters().latencies;
+            latencies.ended(op as usize, cx.conn.kind(), cx.began);
+        }
     }
 
     /// Why a COMPOUND of this header is not looked at.
@@ -275,7 +286,7 @@ impl<R: Role> Nfsd<R> {
     /// The next operation if this minor version has it; else its error result is written.
     pub(crate) fn next_op(
         &self,
-        cx: &Compound<'_, R::Actor>,
+        cx: &mut Compound<'_, R::Actor>,
         ops: &mut OpReader<'_>,
         reply: &mut ReplyWriter<OpNum>,
     ) -> Option<Result<OpNum, NfsStatus>> {
@@ -296,6 +307,7 @@ impl<R: Role> Nfsd<R> {
             return Some(Err(NfsStatus::OpIllegal));
         };
         self.counters().op(op);
+        cx.main_op = Some(main_op(cx.main_op, op));
         Some(Ok(op))
     }
 

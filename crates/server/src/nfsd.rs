@@ -12,6 +12,7 @@ use rpc::{AcceptError, AuthStat, Credential, Rejection};
 use rpc_service::{Call, DynProgram, Program, ProgramFault, Whose};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use tokio::time::Instant;
 use transport::{CloseReason, ConnHandle, Endpoint, Message, Service};
 use xdr::{Decoder, Encoder};
 
@@ -103,11 +104,12 @@ impl<R: Role> Program for Nfsd<R> {
                 Some(e.into())
             }
             PROC_COMPOUND => {
+                let began = Instant::now();
                 self.role.prepare(&user).await;
                 match self.role.admit(call.conn, &user) {
                     Err(stat) => refuse(stat),
                     Ok(actor) => {
-                        let (xid, who) = (call.header.xid, (actor, user));
+                        let (xid, who) = (call.header.xid, (actor, user, began));
                         let done = self.compound(call.conn, xid, who, call.record, call.args);
                         done.await
                     }

@@ -6,6 +6,7 @@ mod rig;
 use nfs4::ops::*;
 use nfs4::*;
 use rig::*;
+use ropewalk_server::LATENCY_BOUNDS_US;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use xdr::Opaque;
@@ -458,4 +459,27 @@ async fn without_room_for_a_reply_that_is_to_be_kept_nothing_is_executed() {
     let next = call(&m.conn, remove(m.session, 3, 1, "x")).await;
     assert_eq!(only(&next), bad_slot, "the shares take it");
     assert_eq!(rig.removes(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_timed_under_the_operation_that_it_is_for_and_its_retry_is_not() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    let request = || remove(m.session, 0, 1, "wait");
+    let open_gate = async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        rig.nfsd.role().gate.add_permits(1);
+    };
+    tokio::join!(call(&m.conn, request()), open_gate);
+    call(&m.conn, request()).await;
+    let removes = || {
+        let all = rig.nfsd.counters().latencies.rows();
+        all.filter(|row| row.number == OpNum::Remove as usize)
+    };
+    let row = removes().next().unwrap();
+    assert_eq!(row.buckets.iter().sum::<u64>(), 1);
+    let at = LATENCY_BOUNDS_US.iter().position(|us| *us == 50_000);
+    assert_eq!(row.buckets[at.unwrap()], 1, "{row:?}");
+    assert!((20_000..30_000).contains(&row.sum_us), "{row:?}");
+    assert_eq!(removes().count(), 1);
 }

@@ -9,6 +9,7 @@
 
 mod foreign;
 mod http;
+mod latency;
 mod page;
 mod pairs;
 

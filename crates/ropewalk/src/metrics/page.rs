@@ -100,6 +100,7 @@ fn metadata_server(page: &mut Page<'_>, mds: &MdsStatus) -> Result<(), Error> {
     page.operations(&mds.operations)?;
     page.named(&mds.counters)?;
     page.gauge(
+    super::latency::of_operations(&mut page.0, &mds.latency)?;
         "connections",
         "Connections of clients",
         mds.connections.into(),
@@ -211,6 +212,7 @@ fn data_server(page: &mut Page<'_>, ds: &DsStatus) -> Result<(), Error> {
     page.transport("transport", &ds.transport)
 }
 
+    super::latency::of_operations(&mut page.0, &ds.latency)?;
 /// Writes metrics one after another.
 struct Page<'a>(DescriptorEncoder<'a>);
 

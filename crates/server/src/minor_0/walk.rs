@@ -21,6 +21,7 @@ use rpc::AcceptError;
 use rpc_service::{CallKey, Heard, Replies, RunningCall, Seal, refusal, replay};
 use state::{OwnerChange, OwnerReply, RemovedClient};
 use std::sync::Arc;
+use tokio::time::Instant;
 use transport::{ConnHandle, Message};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -73,15 +74,18 @@ pub(crate) struct Request<'r> {
     pub(crate) header_bytes: usize,
 }
 
+/// Who asks, on what connection, by which record, and when it came.
+type By<'r, R> = (&'r ConnHandle, &'r Bytes, <R as Role>::Actor, User, Instant);
+
 impl<R: Role> Nfsd<R> {
     /// Executes a COMPOUND whose header is read.
     pub(crate) async fn compound_0<'r>(
         &'r self,
-        (conn, record, actor, user): (&'r ConnHandle, &'r Bytes, R::Actor, User),
+        (conn, record, actor, user, began): By<'r, R>,
         request: Request<'r>,
         mut reply: ReplyWriter<OpNum>,
     ) -> Option<Message> {
-        let mut cx = Compound::new(conn, record, actor, user, 0);
+        let mut cx = Compound::new(conn, record, actor, user, 0, began);
         cx.minor_0 = Some(Minor0Context::default());
         let (caller, owner) = self.caller_0(cx.conn.id());
         cx.enter_minor_0(caller, &owner);
@@ -104,6 +108,7 @@ impl<R: Role> Nfsd<R> {
         }
         let settled = self.role().settle(&cx.actor).await;
         self.sweep_0(&held).await;
+        self.note_latency(&cx);
         let message = Message::new(reply.finish(status), std::mem::take(&mut cx.payloads))
             .with_charge(cx.charge.take());
         if let Err(why) = settled {
