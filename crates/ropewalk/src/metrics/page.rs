@@ -2,7 +2,9 @@
 //!
 //! Names are an interface, as those of the status are: metrics are added, never renamed.
 
-use crate::status::{DataServerRow, DsStatus, MdsStatus, STATE_SERVING, ServerStatus};
+use crate::status::{
+    DataServerRow, DsStatus, MdsStatus, STATE_EXPELLED, STATE_SERVING, ServerStatus,
+};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -98,22 +100,26 @@ fn metadata_server(page: &mut Page<'_>, mds: &MdsStatus) -> Result<(), Error> {
     }
     page.proxied(mds.proxy_read_bytes, mds.proxy_written_bytes)?;
     page.operations(&mds.operations)?;
+    super::latency::of_operations(&mut page.0, &mds.latency)?;
     page.named(&mds.counters)?;
     page.gauge(
-    super::latency::of_operations(&mut page.0, &mds.latency)?;
         "connections",
         "Connections of clients",
         mds.connections.into(),
     )?;
     page.transport("transport", &mds.transport)?;
     page.transport("control_transport", &mds.control_transport)?;
-    of_data_servers(page, &mds.data_servers)?;
+    let members = mds
+        .data_servers
+        .iter()
+        .filter(|ds| ds.state != STATE_EXPELLED);
+    of_data_servers(page, &members.collect::<Vec<_>>())?;
     super::foreign::of_servers(&mut page.0, mds)?;
     super::pairs::of_pairs(&mut page.0, mds)
 }
 
 /// What heartbeats have told the metadata server.
-fn of_data_servers(page: &mut Page<'_>, rows: &[DataServerRow]) -> Result<(), Error> {
+fn of_data_servers(page: &mut Page<'_>, rows: &[&DataServerRow]) -> Result<(), Error> {
     type Of = fn(&DataServerRow) -> u64;
     let gauges: [(&str, &str, Of); 6] = [
         ("up", "1 when the data server serves", |ds| {
@@ -153,7 +159,10 @@ fn of_data_servers(page: &mut Page<'_>, rows: &[DataServerRow]) -> Result<(), Er
     ];
     let ids: Vec<String> = rows.iter().map(|ds| ds.id.to_string()).collect();
     let mut family = |kind, name: &str, help: &str, of: Of| {
-        let values = ids.iter().map(String::as_str).zip(rows.iter().map(of));
+        let values = ids
+            .iter()
+            .map(String::as_str)
+            .zip(rows.iter().map(|ds| of(ds)));
         page.family(kind, &format!("data_server_{name}"), help, "ds", values)
     };
     for (name, help, of) in gauges {
@@ -203,6 +212,7 @@ fn data_server(page: &mut Page<'_>, ds: &DsStatus) -> Result<(), Error> {
     )?;
     page.proxied(ds.proxy_read_bytes, ds.proxy_written_bytes)?;
     page.operations(&ds.operations)?;
+    super::latency::of_operations(&mut page.0, &ds.latency)?;
     page.named(&ds.counters)?;
     page.gauge(
         "connections",
@@ -212,7 +222,6 @@ fn data_server(page: &mut Page<'_>, ds: &DsStatus) -> Result<(), Error> {
     page.transport("transport", &ds.transport)
 }
 
-    super::latency::of_operations(&mut page.0, &ds.latency)?;
 /// Writes metrics one after another.
 struct Page<'a>(DescriptorEncoder<'a>);
 
@@ -466,7 +475,11 @@ mod tests {
             transport: counters(&["bytes_in", "closed_malformed_record", "rdma_credits_lent"]),
             control_transport: counters(&["closed_tls_handshake"]),
             connections: 8,
-            data_servers: vec![row(1, STATE_SERVING), row(2, "away")],
+            data_servers: vec![
+                row(1, STATE_SERVING),
+                row(2, "away"),
+                row(3, STATE_EXPELLED),
+            ],
             lags: vec![crate::status::lag::LagRow {
                 primary: 1,
                 member: 2,
@@ -504,6 +517,8 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line}: {text}");
         }
+        let expelled = text.lines().find(|line| line.contains("ds=\"3\""));
+        assert_eq!(expelled, None);
         assert!(text.ends_with("# EOF\n"));
     }
 

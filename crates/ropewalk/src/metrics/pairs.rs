@@ -1,7 +1,7 @@
 //! Metrics of pairs of data servers: how far one is behind in what another one passes on to it.
 
-use crate::status::MdsStatus;
 use crate::status::lag::LagRow;
+use crate::status::{MdsStatus, STATE_EXPELLED};
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -17,7 +17,8 @@ pub(super) fn of_pairs(page: &mut DescriptorEncoder<'_>, mds: &MdsStatus) -> Res
     let name = "data_server_sync_seconds";
     let help = "Mean time of its own last syncs, 0 when there was none lately";
     let mut metric = page.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for ds in &mds.data_servers {
+    let members = mds.data_servers.iter();
+    for ds in members.filter(|ds| ds.state != STATE_EXPELLED) {
         let labels = [("ds", ds.id.to_string())];
         let one = metric.encode_family(&labels)?;
         ConstGauge::new(seconds(ds.sync_us.into())).encode(one)?;
