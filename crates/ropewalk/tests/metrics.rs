@@ -5,6 +5,7 @@
 mod rig;
 
 use rig::{Up, run, wait_for};
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -26,6 +27,42 @@ fn get(address: SocketAddr, path: &str) -> Option<String> {
 fn value(page: &str, metric: &str) -> Option<u64> {
     let mut lines = page.lines().filter_map(|line| line.rsplit_once(' '));
     lines.find(|(name, _)| *name == metric)?.1.parse().ok()
+}
+
+/// The names of all samples that a page may have.
+fn declared(page: &str) -> BTreeSet<String> {
+    let types = page.lines().filter_map(|l| l.strip_prefix("# TYPE "));
+    let types = types.filter_map(|line| line.split_once(' '));
+    let samples = types.flat_map(|(name, kind)| {
+        let suffixes: &[&str] = match kind {
+            "counter" => &["_total"],
+            "histogram" => &["_bucket", "_count", "_sum"],
+            "info" => &["_info"],
+            _ => &[""],
+        };
+        suffixes.iter().map(move |suffix| format!("{name}{suffix}"))
+    });
+    samples.collect()
+}
+
+/// The metrics that a file of `packaging/monitoring` names.
+fn named_in(file: &str) -> BTreeSet<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/monitoring");
+    let text = std::fs::read_to_string(folder.join(file)).unwrap();
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let names = words.filter(|word| word.starts_with("ropewalk_"));
+    names.map(str::to_owned).collect()
+}
+
+/// What the packaged rules and the dashboard ask for is there.
+fn has_what_is_packaged(pages: [&str; 2]) {
+    let declared: BTreeSet<_> = pages.into_iter().flat_map(declared).collect();
+    for (file, least) in [("rules.yml", 15), ("dashboard.json", 20)] {
+        let named = named_in(file);
+        assert!(named.len() >= least, "{file}: {named:?}");
+        let missing: Vec<_> = named.difference(&declared).collect();
+        assert!(missing.is_empty(), "{file}: {missing:?} on no page");
+    }
 }
 
 #[test]
@@ -55,7 +92,11 @@ fn servers_of_up_are_watched_where_their_configuration_says() {
     let page = get(mds, "/metrics").unwrap();
     assert!(value(&page, "ropewalk_operations_total{operation=\"Open\"}").unwrap() > 0);
     assert_eq!(value(&page, "ropewalk_data_server_up{ds=\"1\"}"), Some(1));
+    let of_mds = page;
     let page = get(ds, "/metrics").unwrap();
+    has_what_is_packaged([&of_mds, &page]);
+    let writes = "ropewalk_operation_seconds_count{operation=\"Write\",transport=\"tcp\"}";
+    assert!(value(&page, writes).unwrap() > 0, "{page}");
     assert_eq!(value(&page, "ropewalk_serving"), Some(1));
     assert_eq!(
         value(&page, "ropewalk_client_written_bytes_total"),

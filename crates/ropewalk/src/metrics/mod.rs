@@ -136,4 +136,6 @@ async fn health<W: Watched>(watched: &W) -> Answer {
 }
 
 #[cfg(test)]
+mod packaged;
+#[cfg(test)]
 mod tests;
