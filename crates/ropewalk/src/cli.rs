@@ -10,6 +10,7 @@ use crate::nlm_hosts::NlmCommand;
 use crate::rdma_provider::ProviderChoice;
 use crate::reload::ReloadArgs;
 use crate::status::StatusArgs;
+use crate::top::TopArgs;
 use crate::up::dirs::UP_DS_MAX;
 use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
@@ -63,6 +64,8 @@ pub(crate) enum Command {
     Ds(DsArgs),
     /// Show servers, capacity, sessions, layouts and counters
     Status(StatusArgs),
+    /// Watch what servers, operations and clients do, each second
+    Top(TopArgs),
     /// Make and list the one-time tokens with which data servers join
     #[command(subcommand)]
     Token(TokenCommand),

@@ -42,6 +42,7 @@ mod status;
 mod table;
 mod times;
 mod token;
+mod top;
 mod up;
 mod watch;
 
@@ -80,6 +81,7 @@ fn run(command: Command) -> Outcome {
         Command::Repair(command) => movement::repair(&command),
         Command::Scrub(args) => scrub::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Token(command) => token::run(&command),
         Command::Key(command) => key::run(&command),
         Command::Expel(args) => expel::run(&args),

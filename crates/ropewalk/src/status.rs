@@ -326,10 +326,9 @@ pub(crate) enum ServerStatus {
 
 /// `ropewalk status`.
 pub(crate) fn run(args: &StatusArgs) -> Outcome {
-    let sockets = match (&args.socket, &args.dir) {
-        (Some(socket), _) => vec![socket.clone()],
-        (None, Some(dir)) => sockets_in(dir)?,
-        (None, None) => sockets_in(&default_dir()?)?,
+    let sockets = match &args.socket {
+        Some(socket) => vec![socket.clone()],
+        None => sockets_of(args.dir.as_deref())?,
     };
     let answers = ask_all(&sockets);
     let silent = answers.values().filter(|a| a.is_err()).count();
@@ -347,7 +346,7 @@ pub(crate) fn run(args: &StatusArgs) -> Outcome {
 }
 
 /// What each server answers, by name; all are asked at once, so that one that hangs holds up nobody.
-fn ask_all(sockets: &[PathBuf]) -> BTreeMap<String, Outcome<ServerStatus>> {
+pub(crate) fn ask_all(sockets: &[PathBuf]) -> BTreeMap<String, Outcome<ServerStatus>> {
     std::thread::scope(|scope| {
         let ask_one = |socket| scope.spawn(move || ask::<ServerStatus>(socket, &Request::Status));
         let asked: Vec<_> = sockets.iter().map(|s| (name_of(s), ask_one(s))).collect();
@@ -370,6 +369,14 @@ fn json(answers: &BTreeMap<String, Outcome<ServerStatus>>) -> serde_json::Value 
     };
     let items = answers.iter().map(|(name, a)| (name.clone(), value(a)));
     serde_json::Value::Object(items.collect())
+}
+
+/// Admin sockets of the servers at `dir`, or where `ropewalk up` has them.
+pub(crate) fn sockets_of(dir: Option<&Path>) -> Outcome<Vec<PathBuf>> {
+    match dir {
+        Some(dir) => sockets_in(dir),
+        None => sockets_in(&default_dir()?),
+    }
 }
 
 /// Admin sockets of one server, or of all servers of an `up` directory.
@@ -402,7 +409,7 @@ fn sockets_in(dir: &Path) -> Outcome<Vec<PathBuf>> {
 }
 
 /// The name of the directory that a socket is in: `mds`, `ds-1`, ...
-fn name_of(socket: &Path) -> String {
+pub(crate) fn name_of(socket: &Path) -> String {
     let dir = socket.parent().and_then(Path::file_name);
     dir.map_or_else(
         || socket.display().to_string(),

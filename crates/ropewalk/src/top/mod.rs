@@ -1,0 +1,134 @@
+//! `ropewalk top`: what servers do now, second by second.
+//!
+//! Owns the terminal while it runs, and gives it back. May call the admin sockets. Rates are made in `sample`, and drawn in
+//! `draw`, by functions that know neither a clock nor a terminal.
+
+mod draw;
+mod sample;
+
+use crate::admin::{Request, ask};
+use crate::clients::ClientPage;
+use crate::failure::{Outcome, cannot, failed};
+use crate::status::{ask_all, sockets_of};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use sample::{Reading, Sample, rates};
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Time between two readings.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// `ropewalk top`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TopArgs {
+    /// Directory of `ropewalk up`, or the state_dir of one server [default: that of `ropewalk up`]
+    #[arg(long, alias = "state-dir", value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Print the rates of each second as a line of JSON; needs no terminal
+    #[arg(long)]
+    json: bool,
+    /// With --json: end after so many lines
+    #[arg(long, value_name = "N", requires = "json")]
+    count: Option<u64>,
+}
+
+/// `ropewalk top`.
+pub(crate) fn run(args: &TopArgs) -> Outcome {
+    let sockets = sockets_of(args.dir.as_deref())?;
+    if args.json {
+        return print(&sockets, args.count);
+    }
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        return Err(failed(
+            "there is no terminal to draw on; `ropewalk top --json` prints a line each second",
+        ));
+    }
+    let mut terminal = ratatui::try_init().map_err(cannot("prepare the terminal"))?;
+    let shown = show(&sockets, &mut terminal);
+    ratatui::restore();
+    shown
+}
+
+fn read(sockets: &[PathBuf]) -> (Instant, Reading) {
+    let servers = ask_all(sockets);
+    let is_mds = |socket: &&PathBuf| {
+        let status = servers.get(&crate::status::name_of(socket));
+        matches!(status, Some(Ok(crate::status::ServerStatus::Mds(_))))
+    };
+    let clients = sockets.iter().find(is_mds).map(|s| clients_of(s));
+    let reading = Reading {
+        clients: clients.unwrap_or_default(),
+        servers,
+    };
+    (Instant::now(), reading)
+}
+
+/// The first page of clients. A server of an earlier version has none.
+fn clients_of(socket: &Path) -> ClientPage {
+    ask(socket, &Request::ClientList { after: None }).unwrap_or_default()
+}
+
+fn between(before: &(Instant, Reading), after: &(Instant, Reading)) -> Sample {
+    rates(&before.1, &after.1, after.0.duration_since(before.0))
+}
+
+fn print(sockets: &[PathBuf], count: Option<u64>) -> Outcome {
+    let mut before = read(sockets);
+    let mut left = count.unwrap_or(u64::MAX);
+    while left > 0 {
+        std::thread::sleep(INTERVAL);
+        let after = read(sockets);
+        let line = serde_json::to_string(&between(&before, &after));
+        let line = line.map_err(cannot("write JSON"))?;
+        let mut out = std::io::stdout().lock();
+        match writeln!(out, "{line}").and_then(|()| out.flush()) {
+            // The reader has enough.
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            written => written.map_err(cannot("write to standard output"))?,
+        }
+        before = after;
+        left -= 1;
+    }
+    Ok(())
+}
+
+fn show(sockets: &[PathBuf], terminal: &mut ratatui::DefaultTerminal) -> Outcome {
+    let mut before = read(sockets);
+    let mut sample = between(&before, &before);
+    loop {
+        let drawn = terminal.draw(|frame| draw::draw(&sample, frame.area(), frame.buffer_mut()));
+        drawn.map_err(cannot("draw"))?;
+        if asks_to_end(before.0 + INTERVAL).map_err(cannot("read the keyboard"))? {
+            return Ok(());
+        }
+        if before.0.elapsed() < INTERVAL {
+            // The size changed.
+            continue;
+        }
+        let after = read(sockets);
+        sample = between(&before, &after);
+        before = after;
+    }
+}
+
+/// Waits for a key until then. Whether it is one that ends the program.
+fn asks_to_end(until: Instant) -> std::io::Result<bool> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if !event::poll(left)? {
+            return Ok(false);
+        }
+        match event::read()? {
+            Event::Key(key) if key.kind == KeyEventKind::Press => {
+                let is_interrupt =
+                    key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+                if is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
+                    return Ok(true);
+                }
+            }
+            Event::Resize(..) => return Ok(false),
+            _ => {}
+        }
+    }
+}
