@@ -22,4 +22,6 @@ pub(crate) use mds::{MdsConfig, check_fill_rate};
 pub(crate) use tables::{Access, AtimeName, CreateChoice, ExportTable, RootTable, SquashName};
 
 #[cfg(test)]
+mod examples;
+#[cfg(test)]
 mod tests;
