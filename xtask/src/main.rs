@@ -10,6 +10,7 @@
 
 mod ci;
 mod circles;
+mod dist;
 mod fixtures;
 mod fuzz;
 mod instructions;
@@ -63,6 +64,8 @@ enum Command {
     Listing(long::ListingArgs),
     /// Make the stored clusters of earlier commits that the test of upgrades opens
     Fixtures(fixtures::Args),
+    /// Make Debian packages and a tar of the programs, manual pages, completions, units and documents
+    Dist(dist::Args),
     /// Run pynfs, a test suite of others, from an existing checkout against a cluster
     Pynfs(pynfs::Args),
     /// What pynfs calls to have the metadata server restarted
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Command::Long(args) => long::all(&args),
         Command::Listing(args) => long::listing(&args),
         Command::Fixtures(args) => fixtures::run(&args),
+        Command::Dist(args) => dist::run(&args),
         Command::Pynfs(args) => pynfs::run(&args),
         Command::PynfsHelper(args) => pynfs::helper(&args),
         Command::Vm(args) => return args.run(),

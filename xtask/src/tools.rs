@@ -15,8 +15,10 @@ type Result<T> = std::result::Result<T, String>;
 /// What commands run, and the package of each.
 const PROGRAMS: &[(&str, &str)] = &[
     ("cpio", "cpio"),
+    ("dpkg", "dpkg"),
     ("dpkg-deb", "dpkg"),
     ("dpkg-query", "dpkg"),
+    ("dpkg-shlibdeps", "dpkg-dev"),
     ("dumpcap", "tshark"),
     ("gcc", "gcc"),
     ("git", "git"),
