@@ -14,6 +14,7 @@ type Result<T> = std::result::Result<T, String>;
 
 /// What commands run, and the package of each.
 const PROGRAMS: &[(&str, &str)] = &[
+    ("chroot", "coreutils"),
     ("cpio", "cpio"),
     ("dpkg", "dpkg"),
     ("dpkg-deb", "dpkg"),
@@ -26,6 +27,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("ip", "iproute2"),
     ("make", "make"),
     ("mkfs.xfs", "xfsprogs"),
+    ("mmdebstrap", "mmdebstrap"),
     ("mount", "mount"),
     ("nsenter", "util-linux"),
     ("python3", "python3"),

@@ -1,9 +1,10 @@
 //! Packages: the programs, their manual pages and completions, and what `packaging/` has, as Debian packages and a tar.
 //!
 //! Owns the order of the steps. [`tree`] says which file goes where, [`deb`] makes packages of it, [`archive`] a tar.
-//! Building is cargo's, and pages and completions come from the built program. No step needs root.
+//! Building is cargo's, and pages and completions come from the built program. No step needs root but `--check`.
 
 mod archive;
+mod check;
 mod deb;
 mod release;
 mod tree;
@@ -32,6 +33,9 @@ pub(crate) struct Args {
     /// Where the packages go [default: packages in the target directory]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Then install them in a fresh Debian, serve, upgrade, remove and purge. Needs root and Debian's mirrors
+    #[arg(long)]
+    check: bool,
 }
 
 /// Makes all packages and the tar.
@@ -61,7 +65,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     println!(
         "dist: the programs are not static: they need this machine's C library or a later one"
     );
-    Ok(())
+    match args.check {
+        true => check::run(&release),
+        false => Ok(()),
+    }
 }
 
 /// Where cargo puts what it builds.

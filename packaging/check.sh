@@ -1,0 +1,58 @@
+#!/bin/sh
+# Runs inside a fresh Debian root of `cargo xtask dist --check`: serves with the package's user and its program.
+#
+# The network is one of its own and has loopback only. /proc is one of its own too, so all ends with this script.
+set -eu
+
+# Becomes a program of that user: its process gets the signals.
+as_user() {
+    exec setpriv --reuid ropewalk --regid ropewalk --clear-groups --no-new-privs \
+        --bounding-set=-all --inh-caps=-all -- "$@"
+}
+
+# Waits for what a server prints or makes: 30 s at most.
+until_there() {
+    tries=0
+    until "$@" >/dev/null 2>&1; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 300 ] || { echo "never came true: $*" >&2; cat /tmp/*.log >&2; exit 1; }
+        sleep 0.1
+    done
+}
+
+one_is_there() {
+    ropewalk ds list --json | tr -d ' \n' | grep -q '"id":1'
+}
+
+ip link set lo up 2>/dev/null || ifconfig lo up
+[ -f /etc/ropewalk/mds.toml ] || cp /etc/ropewalk/mds.toml.example /etc/ropewalk/mds.toml
+ropewalk config check /etc/ropewalk/mds.toml
+for dir in mds ds; do
+    install -d -o ropewalk -g ropewalk -m 0700 "/var/lib/ropewalk/$dir"
+done
+as_user ropewalk mds --config /etc/ropewalk/mds.toml >/tmp/mds.log 2>&1 &
+mds=$!
+until_there ropewalk status
+if [ ! -f /etc/ropewalk/ds.toml ]; then
+    sed -e 's/^#listen = .*/listen = ["127.0.0.1:2050"]/' -e 's/^#join_token_file/join_token_file/' \
+        /etc/ropewalk/ds.toml.example >/etc/ropewalk/ds.toml
+    ropewalk token create >/etc/ropewalk/token
+    chown root:ropewalk /etc/ropewalk/token
+    chmod 0640 /etc/ropewalk/token
+fi
+ropewalk config check /etc/ropewalk/ds.toml
+as_user ropewalk ds --config /etc/ropewalk/ds.toml >/tmp/ds.log 2>&1 &
+ds=$!
+until_there one_is_there
+
+if [ "$1" = first ]; then
+    head -c 3000000 /dev/urandom >/root/before
+    ropewalk cp /root/before nfs://127.0.0.1/kept
+fi
+ropewalk cp nfs://127.0.0.1/kept /tmp/after
+cmp /root/before /tmp/after
+echo "check: the file came back unchanged ($1)"
+kill -TERM "$ds" "$mds"
+for server in "$ds" "$mds"; do
+    wait "$server" || { echo "a server stopped with $?" >&2; cat /tmp/*.log >&2; exit 1; }
+done
