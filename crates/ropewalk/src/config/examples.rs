@@ -1,4 +1,5 @@
-//! The examples of `packaging/etc`: each is a configuration, as it is and with all of its settings, and lacks none.
+//! The examples of `packaging`. Each of `packaging/etc` is a configuration, as it is and with all of its settings, and lacks
+//! none.
 //!
 //! Tests only. A line of an example that begins with `#` and no space is a setting that is commented out.
 
@@ -62,6 +63,18 @@ fn the_example_of_a_data_server_is_one_and_lacks_no_setting() {
     // Only one of both may be said, and no token can stand in an example.
     table.remove("join_token").unwrap();
     parsed::<DsConfig>(&table.to_string()).check().unwrap();
+}
+
+#[test]
+fn the_configurations_of_the_containers_are_some() {
+    let mds = include_str!("../../../../packaging/container/mds.toml");
+    parsed::<MdsConfig>(mds).check().unwrap();
+    for ds in [
+        include_str!("../../../../packaging/container/ds-1.toml"),
+        include_str!("../../../../packaging/container/ds-2.toml"),
+    ] {
+        parsed::<DsConfig>(ds).check().unwrap();
+    }
 }
 
 #[test]
