@@ -436,6 +436,20 @@ impl Peer {
         end_offset: u64,
     ) -> Result<(), BenchError> {
         self.commit(file, map, end_offset).await?;
+        self.return_and_close(file, LAYOUT_NFSV4_1_FILES, map.stateid)
+            .await
+    }
+
+    /// LAYOUTRETURN of the whole file, by the layout type and the stateid of its layout, and CLOSE.
+    ///
+    /// # Errors
+    /// [`BenchError::Nfs`].
+    pub(crate) async fn return_and_close(
+        &self,
+        file: &OpenFile,
+        layout_type: u32,
+        layout: Stateid,
+    ) -> Result<(), BenchError> {
         let done = self
             .run(|b| {
                 b.push(&PutFhArgs {
@@ -443,12 +457,12 @@ impl Peer {
                 });
                 b.push(&LayoutReturnArgs {
                     reclaim: false,
-                    layout_type: LAYOUT_NFSV4_1_FILES,
+                    layout_type,
                     iomode: IoMode::Any,
                     what: LayoutReturn::File(LayoutReturnFile {
                         offset: 0,
                         length: LENGTH_TO_EOF,
-                        stateid: map.stateid,
+                        stateid: layout,
                         body: Opaque(&[]),
                     }),
                 });

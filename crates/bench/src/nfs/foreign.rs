@@ -1,4 +1,4 @@
-//! Creates with a layout, by who has the objects of the file: NFSv3 servers of others, or data servers of the cluster.
+//! Creates with a layout, by the servers that have the objects of the file: NFSv3 servers of others, or data servers of the cluster.
 //!
 //! A request is OPEN of a new file and LAYOUTGET for writing. The reply to LAYOUTGET names an object at each server, so all of
 //! them are there by then at NFSv3 servers. LAYOUTRETURN and CLOSE follow, and a pause; they are no part of the latency. The
@@ -9,7 +9,7 @@
 //! May call: [`super::client`], [`super::cluster`]. It does no I/O at the servers that a layout names.
 
 use crate::load::{self, Load, TaskRequester};
-use crate::nfs::client::{OpenFile, Owner, Peer, push_close};
+use crate::nfs::client::{OpenFile, Owner, Peer};
 use crate::nfs::cluster::{Cluster, ClusterOptions};
 use crate::nfs::server::Transport;
 use crate::{BenchError, Sample, Subject, interrupt};
@@ -18,11 +18,10 @@ use nfs4::attr::{FILES_FREE, FILES_TOTAL};
 use nfs4::flex_files::FlexLayout;
 use nfs4::layout::LENGTH_TO_EOF;
 use nfs4::ops::{
-    CloseRes, GetAttrArgs, GetAttrRes, GetFhArgs, GetFhRes, LayoutGetArgs, LayoutGetRes,
-    LayoutReturn, LayoutReturnArgs, LayoutReturnFile, LayoutReturnRes, LookupArgs, LookupRes,
-    PutFhArgs, PutFhRes,
+    GetAttrArgs, GetAttrRes, GetFhArgs, GetFhRes, LayoutGetArgs, LayoutGetRes, LookupArgs,
+    LookupRes, PutFhArgs, PutFhRes,
 };
-use nfs4::{Bitmap, CompoundReply, FileHandle, IoMode, OpError, Stateid};
+use nfs4::{Bitmap, FileHandle, IoMode, OpError, Stateid};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -48,7 +47,7 @@ const QUIET: Duration = Duration::from_millis(2500);
 const QUIET_POLL: Duration = Duration::from_millis(50);
 const QUIET_MAX: Duration = Duration::from_secs(120);
 
-/// Who has the objects of a file, and when they are made.
+/// Which servers have the objects of a file, and when they are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Objects {
     /// NFSv3 servers of others, before OPEN is answered: as the published system does it.
@@ -269,31 +268,9 @@ impl Shared {
 
     /// LAYOUTRETURN and CLOSE.
     async fn close(&self, made: Made) -> Result<(), BenchError> {
-        let sent = self.mds.run(|b| {
-            b.push(&PutFhArgs {
-                object: Opaque(&made.file.handle.0),
-            });
-            b.push(&LayoutReturnArgs {
-                reclaim: false,
-                layout_type: self.kind.number(),
-                iomode: IoMode::Any,
-                what: LayoutReturn::File(LayoutReturnFile {
-                    offset: 0,
-                    length: LENGTH_TO_EOF,
-                    stateid: made.stateid,
-                    body: Opaque(&[]),
-                }),
-            });
-            push_close(b, made.file.stateid);
-        });
-        let done = sent.await?;
-        let closed = |mut reply: CompoundReply<'_>| {
-            reply.take::<PutFhRes>()?;
-            reply.take::<LayoutReturnRes>()?;
-            reply.take::<CloseRes>().map(drop)
-        };
-        let closed = done.results().and_then(closed);
-        closed.map_err(BenchError::nfs::<OpError>("close a file"))
+        self.mds
+            .return_and_close(&made.file, self.kind.number(), made.stateid)
+            .await
     }
 }
 
