@@ -20,7 +20,7 @@ pub(crate) struct Delegating {
     pub(crate) callbacks: Arc<Semaphore>,
     pub(crate) revoking: Job,
     pub(crate) counts: Counts,
-    /// Who waits for some to come back.
+    /// Clients that wait for some to come back.
     pub(crate) waits: Waits,
 }
 

@@ -1,4 +1,4 @@
-//! Who waits for delegations of a file to come back, for an administrator to see.
+//! Clients that wait for delegations of a file to come back, for an administrator to see.
 //!
 //! Owns notes, and nothing that anybody relies on. A client that is told to ask again counts as waiting for [`KEPT_MS`] more.
 
@@ -32,7 +32,7 @@ pub(crate) struct Waits {
 pub struct RecallWait {
     /// Which file.
     pub file: u64,
-    /// Who waits.
+    /// The client that waits.
     pub client: ClientId,
     /// Since when, by the clock of leases.
     pub since_ms: u64,

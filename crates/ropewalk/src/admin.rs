@@ -120,7 +120,7 @@ pub(crate) enum Request {
         #[serde(default)]
         after: Option<String>,
     },
-    /// What a client holds, and who waits for it (metadata server).
+    /// What a client holds, and the clients that wait for it (metadata server).
     ClientShow {
         /// Its id.
         id: String,

@@ -87,7 +87,7 @@ pub(crate) enum Command {
     /// See the clients of the metadata server and what they hold
     #[command(name = "client", subcommand)]
     Clients(ClientsCommand),
-    /// See who has locks, opens and delegations of a file
+    /// See the locks, opens and delegations of a file, and their holders
     #[command(subcommand)]
     Lock(LockCommand),
     /// See which hosts have locks by NFSv3, and end those of one that will never come back

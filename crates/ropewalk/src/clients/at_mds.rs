@@ -60,10 +60,11 @@ pub(super) fn find(fs: &Fs, id: &str) -> Result<KnownClient, String> {
 /// # Errors
 /// One sentence: there is no such client.
 pub(crate) async fn evict(fs: &Arc<Fs>, id: &str) -> Result<EvictedRow, String> {
-    let client = row(fs, find(fs, id)?);
-    let value = parse_id(id)?;
+    let known = find(fs, id)?;
+    let client_id = known.view.id;
+    let client = row(fs, known);
     let own = Arc::clone(fs);
-    let evicting = tokio::spawn(async move { fs::evict(&own, ClientId { value }).await });
+    let evicting = tokio::spawn(async move { fs::evict(&own, client_id).await });
     let evicted = evicting.await.map_err(|e| e.to_string())?;
     let evicted = evicted.ok_or_else(|| format!("client {} has just gone by itself", client.id))?;
     let told = EvictedRow {
