@@ -1,10 +1,11 @@
 //! `ropewalk status`: what servers say of themselves, and how it is shown.
 //!
-//! The structs are the answers of the admin socket. `--json` prints them as they came, so their names are an interface:
-//! fields are added, never renamed.
+//! The structs are the answers of the admin socket. `--json` prints them as they came, with the health of the cluster, so
+//! their names are an interface: fields are added, never renamed.
 
 mod data_server;
 pub(crate) mod foreign;
+pub(crate) mod health;
 pub(crate) mod lag;
 pub(crate) mod latency;
 pub(crate) mod redundancy;
@@ -18,6 +19,7 @@ pub(crate) use data_server::{
     DataServerRow, STATE_DRAINING, STATE_EXPELLED, STATE_SERVING, ScrubRow,
 };
 use foreign::ForeignServerRow;
+use health::Health;
 use lag::{LagRow, SlowOne};
 use latency::LatencyRow;
 use serde::{Deserialize, Serialize};
@@ -25,6 +27,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// `ropewalk status`.
 #[derive(Debug, clap::Args)]
@@ -361,10 +364,23 @@ pub(crate) fn ask_all(sockets: &[PathBuf]) -> BTreeMap<String, Outcome<ServerSta
     })
 }
 
-/// The answers as they came; of a server that did not answer, why.
+/// How the cluster is now.
+fn health(mds: &MdsStatus) -> Health {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now_s = now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+    Health::of(mds, None, now_s)
+}
+
+/// The answers as they came, with the health of the cluster; of a server that did not answer, why.
 fn json(answers: &BTreeMap<String, Outcome<ServerStatus>>) -> serde_json::Value {
     let value = |answer: &Outcome<ServerStatus>| match answer {
-        Ok(status) => serde_json::to_value(status).unwrap_or_default(),
+        Ok(status) => {
+            let mut value = serde_json::to_value(status).unwrap_or_default();
+            if let ServerStatus::Mds(mds) = status {
+                value["health"] = serde_json::to_value(health(mds)).unwrap_or_default();
+            }
+            value
+        }
         Err(e) => serde_json::json!({ "error": e.to_string() }),
     };
     let items = answers.iter().map(|(name, a)| (name.clone(), value(a)));
@@ -454,6 +470,7 @@ fn show(servers: &BTreeMap<String, Outcome<ServerStatus>>) -> String {
 }
 
 fn show_mds(text: &mut String, mds: &MdsStatus) {
+    health(mds).show(text, redundancy::is_coloured());
     // A server of another version may not say where to mount from.
     let mount = if mds.advertise.is_empty() {
         &mds.listen
@@ -657,14 +674,14 @@ mod tests {
         assert!(text.contains(told), "{text}");
     }
 
-    #[test]
-    fn servers_are_shown_in_order() {
+    /// Two data servers, one of them away, full and refused.
+    fn troubled() -> MdsStatus {
         let row = |id, state: &str| DataServerRow {
             id,
             state: state.to_owned(),
             ..Default::default()
         };
-        let mds = MdsStatus {
+        MdsStatus {
             cluster_id: "00ff".to_owned(),
             data_servers: vec![
                 row(1, STATE_SERVING),
@@ -704,17 +721,30 @@ mod tests {
             removals_counted_max: 100,
             fences_pending: 7,
             ..Default::default()
-        };
+        }
+    }
+
+    #[test]
+    fn servers_are_shown_in_order() {
         let ds = || Ok(ServerStatus::Ds(Box::default()));
         let servers = BTreeMap::from([
             ("ds-10".to_owned(), ds()),
             ("ds-2".to_owned(), ds()),
             ("ds-3".to_owned(), Err(failed("it hangs"))),
-            ("mds".to_owned(), Ok(ServerStatus::Mds(Box::new(mds)))),
+            (
+                "mds".to_owned(),
+                Ok(ServerStatus::Mds(Box::new(troubled()))),
+            ),
         ]);
         assert_eq!(json(&servers)["ds-3"]["error"], "it hangs");
         assert_eq!(json(&servers)["ds-2"]["role"], "ds");
+        assert_eq!(json(&servers)["mds"]["health"]["state"], "red");
         let text = show(&servers);
+        let (health, text) = text.split_once("\n\n").unwrap();
+        assert!(
+            health.starts_with("health: red\n  red: data server 2 is full"),
+            "{health}"
+        );
         let at = |what: &str| {
             text.find(what)
                 .unwrap_or_else(|| panic!("{what} in {text}"))

@@ -49,7 +49,8 @@ impl ForeignServerRow {
         self.state != STATE_REMOVED
     }
 
-    fn is_down(&self) -> bool {
+    /// Whether it is used and does not answer.
+    pub(super) fn is_down(&self) -> bool {
         self.is_used() && !self.up && self.since_seconds.is_some()
     }
 
