@@ -22,6 +22,7 @@ const LAYERS: [&[&str]; 9] = [
         "objects-dir",
         "ring-log",
         "cluster-tls",
+        "admin",
         "fabric-iwarp",
         "fabric-verbs",
         "powercut",

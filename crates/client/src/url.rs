@@ -1,5 +1,6 @@
 //! `nfs://HOST[:PORT]/PATH[?OPTION[&OPTION]...]` (after RFC 2224), with IPv6 addresses in brackets and names in percent-encoding.
-//! The options are `transport=tcp|rdma|auto`, `vers=3|4.1|4.2` and, with `vers=3`, `mountport=PORT`.
+//! The options are `transport=tcp|rdma|auto`, `vers=3|4.1|4.2` and, with `vers=3`, `mountport=PORT`. `admin:/PATH` is a path that
+//! an administrator reaches by the tunnel of the API, with root's rights.
 //!
 //! Parsing only: whoever connects resolves the host.
 
@@ -12,10 +13,13 @@ pub const DEFAULT_PORT: u16 = 2049;
 /// Longest host name in bytes (RFC 1035 §2.3.4).
 const HOST_BYTES_MAX: usize = 255;
 
+/// What a path begins with that is reached by the administrator's tunnel.
+const ADMIN_SCHEME: &str = "admin:";
+
 /// Where a file is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NfsUrl {
-    /// Host name or address, an IPv6 address without its brackets.
+    /// Host name or address, an IPv6 address without its brackets. Empty for the administrator's tunnel.
     pub host: String,
     /// Port of the MDS; `None` for the usual one of the transport.
     pub port: Option<u16>,
@@ -74,8 +78,30 @@ impl NfsUrl {
     /// Whether `text` is meant as a URL rather than a local path.
     #[must_use]
     pub fn looks_like_one(text: &str) -> bool {
-        text.get(..6)
-            .is_some_and(|s| s.eq_ignore_ascii_case("nfs://"))
+        text.starts_with(ADMIN_SCHEME)
+            || text
+                .get(..6)
+                .is_some_and(|s| s.eq_ignore_ascii_case("nfs://"))
+    }
+
+    /// Whether it is reached by the administrator's tunnel.
+    #[must_use]
+    pub fn is_admin(&self) -> bool {
+        self.host.is_empty()
+    }
+
+    fn parse_admin(path: &str) -> Result<Self, UrlError> {
+        let mut decoded = decode(path)?;
+        if decoded.first() != Some(&b'/') {
+            decoded.insert(0, b'/');
+        }
+        Ok(Self {
+            host: String::new(),
+            port: None,
+            transport: Preference::Tcp,
+            version: None,
+            path: decoded,
+        })
     }
 
     /// Parses a URL.
@@ -85,6 +111,9 @@ impl NfsUrl {
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         if !Self::looks_like_one(text) {
             return Err(UrlError::Scheme);
+        }
+        if let Some(path) = text.strip_prefix(ADMIN_SCHEME) {
+            return Self::parse_admin(path);
         }
         let rest = &text[6..];
         let (rest, query) = match rest.split_once('?') {
@@ -192,6 +221,7 @@ impl NfsUrl {
 impl std::fmt::Display for NfsUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.host.contains(':') {
+            _ if self.is_admin() => f.write_str(ADMIN_SCHEME)?,
             true => write!(f, "nfs://[{}]", self.host)?,
             false => write!(f, "nfs://{}", self.host)?,
         }

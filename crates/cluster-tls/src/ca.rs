@@ -137,6 +137,15 @@ impl ClusterCa {
         ];
         params.use_authority_key_identifier_extension = true;
         set_validity(&mut params);
+        self.sign_params(&params, public_key)
+    }
+
+    /// Signs what `params` say.
+    pub(crate) fn sign_params(
+        &self,
+        params: &CertificateParams,
+        public_key: &impl PublicKeyData,
+    ) -> Result<CertificateDer<'static>, ClusterTlsError> {
         Ok(params.signed_by(public_key, &self.issuer)?.der().clone())
     }
 
@@ -172,7 +181,7 @@ fn ca_params(cluster_id: u64) -> CertificateParams {
     params
 }
 
-fn name(common_name: &str) -> DistinguishedName {
+pub(crate) fn name(common_name: &str) -> DistinguishedName {
     let mut name = DistinguishedName::new();
     name.push(DnType::CommonName, common_name);
     name
@@ -180,7 +189,7 @@ fn name(common_name: &str) -> DistinguishedName {
 
 /// As good as forever: trust ends by the MDS's table, and a machine that starts with its clock in
 /// 1980 must still reach its cluster.
-fn set_validity(params: &mut CertificateParams) {
+pub(crate) fn set_validity(params: &mut CertificateParams) {
     params.not_before = date_time_ymd(1975, 1, 1);
     params.not_after = date_time_ymd(4096, 1, 1);
 }

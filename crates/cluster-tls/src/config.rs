@@ -91,7 +91,7 @@ fn finish_client(mut config: ClientConfig) -> ClientConfig {
 
 /// Takes the CA from the server's own chain when it is the pinned one, then verifies as usual.
 #[derive(Debug)]
-struct PinnedCa(Fingerprint);
+pub(crate) struct PinnedCa(pub(crate) Fingerprint);
 
 impl ServerCertVerifier for PinnedCa {
     fn verify_server_cert(

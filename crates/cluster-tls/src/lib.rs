@@ -13,6 +13,8 @@
 //! [`server_config`], [`client_config`], [`join_config`], [`peer_of`].
 #![forbid(unsafe_code)]
 
+mod access_token;
+mod admin_tls;
 mod base32;
 mod ca;
 mod config;
@@ -22,6 +24,11 @@ mod identity;
 mod peer;
 mod token;
 
+pub use access_token::{
+    ACCESS_NAME_BYTES_MAX, ACCESS_SECRET_BYTES, ACCESS_TOKENS_MAX, AccessName, AccessSecret,
+    AccessToken,
+};
+pub use admin_tls::{admin_client_config, admin_name, admin_server_config};
 pub use ca::ClusterCa;
 pub use config::{ALPN, client_config, join_config, mds_name, server_config};
 pub use error::ClusterTlsError;
@@ -41,6 +48,16 @@ pub fn random_secret() -> Result<control::JoinSecret, ClusterTlsError> {
     let mut bytes = [0; control::JOIN_SECRET_BYTES];
     getrandom::fill(&mut bytes).map_err(ClusterTlsError::Randomness)?;
     Ok(control::JoinSecret(bytes))
+}
+
+/// A random access secret from the operating system.
+///
+/// # Errors
+/// When the operating system has no randomness to give.
+pub fn random_access_secret() -> Result<AccessSecret, ClusterTlsError> {
+    let mut bytes = [0; ACCESS_SECRET_BYTES];
+    getrandom::fill(&mut bytes).map_err(ClusterTlsError::Randomness)?;
+    Ok(AccessSecret(bytes))
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub const TOKEN_CHARS_MAX: usize = 4096;
 pub const TOKENS_MAX: usize = 1024;
 
 const PREFIX: &str = "rwj1.";
-const CHECKSUM_BYTES: usize = 4;
+pub(crate) const CHECKSUM_BYTES: usize = 4;
 const HASH_CONTEXT: &str = "ropewalk join token";
 
 xdr::xdr_struct! {
@@ -116,7 +116,7 @@ impl JoinToken {
     }
 }
 
-fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
+pub(crate) fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
     let hash = blake3::hash(bytes);
     *hash.as_bytes().first_chunk().expect("a hash has 32 bytes")
 }

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod access;
 mod call;
 mod claims;
 mod closed;
@@ -42,6 +43,9 @@ mod slow;
 mod status;
 mod steps;
 
+pub use access::{
+    AccessError, AccessRecord, AccessRole, access_tokens, add_access, check_access, revoke_access,
+};
 pub use call::{CALL_MS_MAX, DsError, all, call};
 pub use cluster::{Cluster, ClusterConfig, MemberError, Random, Space, WallMs, verifier_of};
 pub use control_service::{ControlService, Files, PeerOf, tls_peer};

@@ -1,10 +1,11 @@
 //! Durable records of the data plane: data servers (`n`), changes of their stores (`m`), placement groups (`g`),
-//! signing keys (`k`) and join tokens (`j`). Keys are a tag byte and big-endian numbers, values XDR; docs/formats.md
+//! signing keys (`k`), join tokens (`j`) and access tokens (`y`). Keys are a tag byte and big-endian numbers, values XDR; docs/formats.md
 //! has the table.
 //!
 //! Fences need no record: they live for one boot. The cluster floor of the next boot is above every epoch that this one
 //! signs. No data server serves before it has that floor (rule R6, decision 13).
 
+use crate::access::AccessRecord;
 use bytes::Bytes;
 use control::{ADDRESSES_MAX, NetAddr};
 use layout::{Group, KeyRecord};
@@ -16,6 +17,7 @@ const CHANGES: u8 = b'm';
 const GROUP: u8 = b'g';
 const KEY: u8 = b'k';
 const TOKEN: u8 = b'j';
+const ACCESS: u8 = b'y';
 /// Records read in one step.
 const PAGE: usize = 256;
 /// Most data servers that a cluster ever had, expelled ones included (the design's 1,000, rounded up).
@@ -289,4 +291,65 @@ pub(crate) fn redeem(
         Redeemed::Taken(_) => Redeemed::Taken(seq),
         other => other,
     })
+}
+
+/// All access tokens with their numbers.
+pub(crate) fn load_access(store: &dyn MetaStore) -> Result<Vec<(u32, AccessRecord)>, MetaError> {
+    load(store, ACCESS, "access token")
+}
+
+/// The access token of this number.
+pub(crate) fn get_access(
+    store: &dyn MetaStore,
+    id: u32,
+) -> Result<Option<AccessRecord>, MetaError> {
+    let value = store.get(&numbered(ACCESS, id))?;
+    value.map(|v| decode(&v, "access token")).transpose()
+}
+
+/// Stores an access token under the number above the greatest; `None` when there are `tokens_max` that are not over.
+pub(crate) fn put_access(
+    store: &dyn MetaStore,
+    record: &AccessRecord,
+    is_over: impl Fn(&AccessRecord) -> bool,
+    tokens_max: usize,
+) -> Result<Option<(u32, Seq)>, MetaError> {
+    let (start, end) = ([ACCESS], meta::prefix_end(&[ACCESS]));
+    let mut made = None;
+    let seq = store.transact(&mut |tx| {
+        tx.purpose(Purpose::Removal);
+        let (mut count, mut id) = (0, 0_u32);
+        for (key, value) in tx.scan(&start, &end, tokens_max + 1)? {
+            let number = key.get(1..).and_then(|b| <[u8; 4]>::try_from(b).ok());
+            let number =
+                number.ok_or_else(|| MetaError::Corrupt("key of an access token".to_owned()))?;
+            id = u32::from_be_bytes(number);
+            match is_over(&decode(&value, "access token")?) {
+                true => tx.delete(&key),
+                false => count += 1,
+            }
+        }
+        made = id.checked_add(1).filter(|_| count < tokens_max);
+        if let Some(id) = made {
+            tx.put(&numbered(ACCESS, id), &xdr::encode_to_vec(record));
+        }
+        Ok(TxOutcome::Commit)
+    })?;
+    Ok(made.map(|id| (id, seq)))
+}
+
+/// Deletes an access token; `None` when there is none of this number.
+pub(crate) fn delete_access(store: &dyn MetaStore, id: u32) -> Result<Option<Seq>, MetaError> {
+    let key = numbered(ACCESS, id);
+    let mut was_there = false;
+    let seq = store.transact(&mut |tx| {
+        tx.purpose(Purpose::Removal);
+        was_there = tx.get(&key)?.is_some();
+        if !was_there {
+            return Ok(TxOutcome::Abort);
+        }
+        tx.delete(&key);
+        Ok(TxOutcome::Commit)
+    })?;
+    Ok(was_there.then_some(seq))
 }

@@ -1,5 +1,6 @@
 //! The command line: what may be typed. What is done with it is in the module of each command.
 
+use crate::access::AccessCommand;
 use crate::admin::MdsPlace;
 use crate::client_cmds::ClientCommand;
 use crate::clients::{ClientsCommand, LockCommand};
@@ -69,6 +70,9 @@ pub(crate) enum Command {
     /// Make and list the one-time tokens with which data servers join
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Make, list and revoke the tokens with which people and programs ask the metadata server over the network
+    #[command(subcommand)]
+    Access(AccessCommand),
     /// Change the keys that sign handles for data servers
     #[command(subcommand)]
     Key(KeyCommand),

@@ -12,6 +12,7 @@ mod mds;
 mod tables;
 mod unknown;
 
+pub(crate) use checks::is_loopback;
 pub(crate) use common::{
     CONFIG_BYTES_MAX, Checked, ConfigError, Connections, StoreKind, TransportChoice,
     default_busy_poll_us, default_connections_max, load,

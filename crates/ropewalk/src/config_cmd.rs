@@ -2,7 +2,7 @@
 //!
 //! May call: the configurations, the admin socket.
 
-use crate::admin::{MdsPlace, Request, ask, mds_socket};
+use crate::admin::{MdsPlace, Request, ask, mds_server};
 use crate::config::{self, DsConfig, MdsConfig};
 use crate::failure::{Outcome, cannot, failed};
 use crate::out;
@@ -79,7 +79,7 @@ pub(crate) fn run(command: &ConfigCommand) -> Outcome {
             place,
             ..
         } => {
-            let config: MdsConfig = ask(&mds_socket(place)?, &Request::Config)?;
+            let config: MdsConfig = ask(&mds_server(place)?, &Request::Config)?;
             match effective {
                 true => config::print(&config.effective()),
                 false => config::print(&config),

@@ -122,7 +122,7 @@ async fn with_cluster(dir: &Path, size: u64) -> Outcome {
     result
 }
 
-async fn copy_and_judge(plan: &Plan, mds_socket: std::path::PathBuf, size: u64) -> Outcome {
+async fn copy_and_judge(plan: &Plan, mds_server: std::path::PathBuf, size: u64) -> Outcome {
     let each = size / 2;
     let mut rows = Vec::new();
     for (number, ways) in [(3, [Way::Rdma, Way::Tcp]), (4, [Way::Tcp, Way::Rdma])] {
@@ -135,9 +135,9 @@ async fn copy_and_judge(plan: &Plan, mds_socket: std::path::PathBuf, size: u64) 
         shown(PROXIED_BYTES)
     );
     phase(5, &through)?;
-    let proxied = proxied(plan, &mds_socket).await?;
+    let proxied = proxied(plan, &mds_server).await?;
     rows.extend(proxied.rows());
-    let mds: MdsStatus = ask_async(mds_socket, Request::Status).await?;
+    let mds: MdsStatus = ask_async(mds_server, Request::Status).await?;
     for group in &mds.groups {
         out::line(&format!(
             "      layout: files striped over data servers {:?}, stripe unit {}",
@@ -193,11 +193,11 @@ async fn leg(plan: &Plan, number: u32, [inward, outward]: [Way; 2], size: u64) -
 }
 
 /// Writes and reads without a layout, and says what the metadata server counted of its own connections.
-async fn proxied(plan: &Plan, mds_socket: &Path) -> Outcome<Proxied> {
+async fn proxied(plan: &Plan, mds_server: &Path) -> Outcome<Proxied> {
     let seed = random_u64();
     let name = "/ropewalk-demo-proxied.data";
     let ask = || async {
-        let mds: MdsStatus = ask_async(mds_socket.to_owned(), Request::Status).await?;
+        let mds: MdsStatus = ask_async(mds_server.to_owned(), Request::Status).await?;
         Ok::<_, Failure>(mds.control_transport)
     };
     let before = ask().await?;

@@ -1,18 +1,18 @@
 //! `ropewalk expel` and `ropewalk ds remove`: a data server is put out of the cluster for good, after the administrator has
 //! read what that means. One that has the last copy of data needs `--yes-lose-data`, and the files are listed.
 
-use crate::admin::{Request, ask, mds_socket};
+use crate::admin::{Request, Server, ask, mds_server};
 use crate::cli::ExpelArgs;
 use crate::confirm::confirm;
 use crate::failure::{Outcome, cannot, failed};
 use crate::out;
 use crate::status::{DataServerRow, MdsStatus, STATE_EXPELLED, ServerStatus};
 use crate::table::bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 
 /// What would be lost with a data server.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Loss {
     /// Its id.
     pub ds: u32,
@@ -36,10 +36,10 @@ struct Told<'l> {
 
 /// `ropewalk expel`.
 pub(crate) fn run(args: &ExpelArgs) -> Outcome {
-    let socket = mds_socket(&args.place)?;
-    let mds = status(&socket)?;
+    let server = mds_server(&args.place)?;
+    let mds = status(&server)?;
     let row = member(&mds, args.id)?;
-    let loss: Loss = ask(&socket, &Request::DsLoss { ds_id: args.id })?;
+    let loss: Loss = ask(&server, &Request::DsLoss { ds_id: args.id })?;
     let is_lossy = loss.last_copies > 0;
     let is_allowed = args.yes_lose_data || args.yes && !is_lossy;
     if args.json {
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &ExpelArgs) -> Outcome {
         ds_id: args.id,
         yes_lose_data: args.yes_lose_data,
     };
-    ask::<()>(&socket, &order)?;
+    ask::<()>(&server, &order)?;
     match args.json {
         true => Ok(()),
         false => out::line(&format!("data server {} is expelled", args.id)),
@@ -71,11 +71,11 @@ pub(crate) fn run(args: &ExpelArgs) -> Outcome {
 }
 
 /// `ropewalk ds remove`.
-pub(crate) fn remove(socket: &Path, id: u32, (yes_lose_data, json): (bool, bool)) -> Outcome {
-    let mds = status(socket)?;
+pub(crate) fn remove(server: &Server, id: u32, (yes_lose_data, json): (bool, bool)) -> Outcome {
+    let mds = status(server)?;
     let row = member(&mds, id)?;
     if row.places > 0 {
-        let loss: Loss = ask(socket, &Request::DsLoss { ds_id: id })?;
+        let loss: Loss = ask(server, &Request::DsLoss { ds_id: id })?;
         if json {
             tell(&loss, yes_lose_data)?;
         } else if loss.last_copies > 0 {
@@ -93,15 +93,15 @@ pub(crate) fn remove(socket: &Path, id: u32, (yes_lose_data, json): (bool, bool)
         ds_id: id,
         yes_lose_data,
     };
-    ask::<()>(socket, &order)?;
+    ask::<()>(server, &order)?;
     match json {
         true => Ok(()),
         false => out::line(&format!("data server {id} is removed")),
     }
 }
 
-fn status(socket: &Path) -> Outcome<MdsStatus> {
-    match ask(socket, &Request::Status)? {
+fn status(server: &Server) -> Outcome<MdsStatus> {
+    match ask(server, &Request::Status)? {
         ServerStatus::Mds(mds) => Ok(*mds),
         ServerStatus::Ds(_) => Err(failed(
             "this is the directory of a data server: the metadata server expels",

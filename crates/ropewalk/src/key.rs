@@ -1,13 +1,14 @@
 //! `ropewalk key`: the keys that sign handles for data servers, changed by order.
 
-use crate::admin::{Request, ask, mds_socket};
+use crate::admin::{Request, ask, mds_server};
 use crate::cli::KeyCommand;
 use crate::failure::Outcome;
 use crate::out;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Answer to [`Request::KeyRotate`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RotatedKey {
     /// Id of the new key.
     pub id: u32,
@@ -18,7 +19,7 @@ pub(crate) struct RotatedKey {
 /// `ropewalk key ...`.
 pub(crate) fn run(command: &KeyCommand) -> Outcome {
     let KeyCommand::Rotate { place } = command;
-    let key: RotatedKey = ask(&mds_socket(place)?, &Request::KeyRotate)?;
+    let key: RotatedKey = ask(&mds_server(place)?, &Request::KeyRotate)?;
     out::line(&said(&key))
 }
 

@@ -1,7 +1,21 @@
-//! The log of a server: to standard error, of what RUST_LOG or a configuration says.
+//! The log of a server: to standard error, of what RUST_LOG or a configuration says. Its newest lines stay in memory, for
+//! pages that show them.
 
-use std::sync::OnceLock;
-use tracing_subscriber::EnvFilter;
+use ::admin::{Events, Level};
+use std::fmt::Write as _;
+use std::sync::{LazyLock, OnceLock};
+use tracing::field::{Field, Visit};
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
+
+/// What this process has told lately.
+static EVENTS: LazyLock<Events> = LazyLock::new(Events::default);
+
+/// What this process has told lately.
+pub(crate) fn events() -> &'static Events {
+    &EVENTS
+}
 
 /// Sends logs to standard error; `RUST_LOG` chooses, `info` when it does not.
 pub(crate) fn init_logging() {
@@ -15,7 +29,7 @@ pub(crate) fn init_logging() {
         .with_filter_reloading();
     let handle = made.reload_handle();
     let set = move |filter| handle.reload(filter).map_err(|e| e.to_string());
-    if made.try_init().is_ok() {
+    if made.finish().with(ToEvents).try_init().is_ok() {
         let _ = LOG.set(Box::new(set));
     }
 }
@@ -50,4 +64,38 @@ pub(crate) fn set_log(directives: Option<&str>) -> Result<(), String> {
         None => log_of_environment(),
     };
     LOG.get().map_or(Ok(()), |set| set(filter))
+}
+
+/// Keeps what is logged as events. What the filter leaves out does not come here.
+struct ToEvents;
+
+impl<S: tracing::Subscriber> Layer<S> for ToEvents {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        let level = match *event.metadata().level() {
+            tracing::Level::ERROR => Level::Error,
+            tracing::Level::WARN => Level::Warn,
+            tracing::Level::INFO => Level::Info,
+            _ => return,
+        };
+        let mut line = Line::default();
+        event.record(&mut line);
+        EVENTS.record(level, line.message + &line.fields);
+    }
+}
+
+/// The text of an event: its message, then its fields.
+#[derive(Default)]
+struct Line {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        // Writing into a string cannot fail.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
+    }
 }

@@ -4,7 +4,9 @@
 //! server that the cluster has expelled. A failure is one sentence on standard error.
 #![forbid(unsafe_code)]
 
+mod access;
 mod admin;
+mod api;
 mod backoff;
 mod bench_cmd;
 mod cli;
@@ -83,6 +85,7 @@ fn run(command: Command) -> Outcome {
         Command::Status(args) => status::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Token(command) => token::run(&command),
+        Command::Access(command) => access::run(&command),
         Command::Key(command) => key::run(&command),
         Command::Expel(args) => expel::run(&args),
         Command::Reload(args) => reload::run(&args),

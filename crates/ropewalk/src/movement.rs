@@ -4,7 +4,7 @@
 //! The metadata server does the work; these commands give the order and show how far it is. A command that is ended
 //! leaves the order as it is.
 
-use crate::admin::{Request, ask, mds_socket};
+use crate::admin::{Request, Server, ask, mds_server};
 use crate::cli::{DsOrder, OrderArgs, RepairCommand};
 use crate::expel;
 use crate::failure::{Outcome, failed};
@@ -17,7 +17,6 @@ use crate::table::{bytes, table};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Pause between two looks at how far it is.
@@ -26,18 +25,18 @@ const LOOK: Duration = Duration::from_millis(500);
 /// `ropewalk ds ORDER`.
 pub(crate) fn run(order: &DsOrder) -> Outcome {
     match order {
-        DsOrder::List { place, json } => list(&status(&mds_socket(place)?)?, *json),
+        DsOrder::List { place, json } => list(&status(&mds_server(place)?)?, *json),
         DsOrder::ProbeNfs3(args) => nfs3_servers::probe(args),
         DsOrder::AddNfs3(args) => nfs3_servers::add(args),
         DsOrder::DrainNfs3(args) => nfs3_servers::drain(args),
         DsOrder::UndrainNfs3(args) => nfs3_servers::undrain(args),
         DsOrder::RemoveNfs3(args) => nfs3_servers::remove(args),
         DsOrder::Drain { id, args } => {
-            let socket = limited(args)?;
-            drain(&socket, (*id, None), args.dry_run, args.wait())
+            let server = limited(args)?;
+            drain(&server, (*id, None), args.dry_run, args.wait())
         }
         DsOrder::Undrain { id, place } => {
-            ask::<()>(&mds_socket(place)?, &Request::DsUndrain { ds_id: *id })?;
+            ask::<()>(&mds_server(place)?, &Request::DsUndrain { ds_id: *id })?;
             out::line(&format!(
                 "data server {id} keeps the places that it has, and takes new files"
             ))
@@ -47,26 +46,26 @@ pub(crate) fn run(order: &DsOrder) -> Outcome {
             yes_lose_data,
             json,
             place,
-        } => expel::remove(&mds_socket(place)?, *id, (*yes_lose_data, *json)),
+        } => expel::remove(&mds_server(place)?, *id, (*yes_lose_data, *json)),
         DsOrder::Replace { old, new, args } => {
-            let socket = limited(args)?;
-            drain(&socket, (*old, Some(*new)), args.dry_run, args.wait())
+            let server = limited(args)?;
+            drain(&server, (*old, Some(*new)), args.dry_run, args.wait())
         }
         DsOrder::Rebalance { stop, args } => {
-            let socket = limited(args)?;
-            rebalance(&socket, *stop, args.dry_run, args.wait())
+            let server = limited(args)?;
+            rebalance(&server, *stop, args.dry_run, args.wait())
         }
     }
 }
 
 /// Sets the rate that an order names, and returns where it goes.
-fn limited(args: &OrderArgs) -> Outcome<PathBuf> {
-    let socket = mds_socket(&args.place)?;
+fn limited(args: &OrderArgs) -> Outcome<Server> {
+    let server = mds_server(&args.place)?;
     if let (Some(rate), false) = (args.max_rate, args.dry_run) {
         let bytes_per_s = rate.as_u64();
-        ask::<()>(&socket, &Request::FillRate { bytes_per_s })?;
+        ask::<()>(&server, &Request::FillRate { bytes_per_s })?;
     }
-    Ok(socket)
+    Ok(server)
 }
 
 /// `ropewalk repair ...`.
@@ -74,22 +73,22 @@ pub(crate) fn repair(command: &RepairCommand) -> Outcome {
     let (place, watch, json) = match command {
         RepairCommand::Status { place, watch, json } => (place, watch, json),
         RepairCommand::AcceptState { place, yes } => {
-            return accept_state(&mds_socket(place)?, *yes);
+            return accept_state(&mds_server(place)?, *yes);
         }
     };
-    let socket = mds_socket(place)?;
+    let server = mds_server(place)?;
     if *watch {
-        return watch_repair(&socket);
+        return watch_repair(&server);
     }
-    let mds = status(&socket)?;
+    let mds = status(&server)?;
     if *json {
         return print_json(&Repair::of(&mds));
     }
     out::print(&repair_text(&mds))
 }
 
-fn accept_state(socket: &Path, is_sure: bool) -> Outcome {
-    let mds = status(socket)?;
+fn accept_state(server: &Server, is_sure: bool) -> Outcome {
+    let mds = status(server)?;
     let closed: Vec<String> = { mds.data_servers.iter() }
         .filter_map(DataServerRow::closed_text)
         .collect();
@@ -102,12 +101,12 @@ fn accept_state(socket: &Path, is_sure: bool) -> Outcome {
             "nothing was done; put the newest state back, or give --yes to go on with this one",
         ));
     }
-    let count: u64 = ask(socket, &Request::AcceptState)?;
+    let count: u64 = ask(server, &Request::AcceptState)?;
     out::line(&format!("{count} placement groups are open again"))
 }
 
-fn status(socket: &Path) -> Outcome<MdsStatus> {
-    match ask(socket, &Request::Status)? {
+fn status(server: &Server) -> Outcome<MdsStatus> {
+    match ask(server, &Request::Status)? {
         ServerStatus::Mds(mds) => Ok(*mds),
         ServerStatus::Ds(_) => Err(failed(
             "this is the directory of a data server: the metadata server knows of all",
@@ -158,7 +157,7 @@ fn list(mds: &MdsStatus, json: bool) -> Outcome {
     out::print(&text)
 }
 
-fn server(mds: &MdsStatus, id: u32) -> Outcome<&DataServerRow> {
+fn server_row(mds: &MdsStatus, id: u32) -> Outcome<&DataServerRow> {
     let row = mds.data_servers.iter().find(|row| row.id == id);
     row.filter(|row| row.state != STATE_EXPELLED)
         .ok_or_else(|| {
@@ -169,19 +168,19 @@ fn server(mds: &MdsStatus, id: u32) -> Outcome<&DataServerRow> {
 }
 
 fn drain(
-    socket: &Path,
+    server: &Server,
     (id, substitute): (u32, Option<u32>),
     dry_run: bool,
     wait: bool,
 ) -> Outcome {
-    let mds = status(socket)?;
-    let row = server(&mds, id)?;
+    let mds = status(server)?;
+    let row = server_row(&mds, id)?;
     let order = Request::DsDrain {
         ds_id: id,
         substitute,
         dry_run,
     };
-    ask::<()>(socket, &order)?;
+    ask::<()>(server, &order)?;
     let to = substitute.map_or_else(|| "others".to_owned(), |ds| format!("data server {ds}"));
     if dry_run {
         let used = row.total_bytes.saturating_sub(row.free_bytes);
@@ -202,8 +201,8 @@ fn drain(
     }
     let bar = bar(row.places);
     loop {
-        let mds = status(socket)?;
-        let left = server(&mds, id)?;
+        let mds = status(server)?;
+        let left = server_row(&mds, id)?;
         bar.set_position(bar.length().unwrap_or(0).saturating_sub(left.places));
         bar.set_message(message(&mds));
         if left.places == 0 {
@@ -218,11 +217,11 @@ fn drain(
     }
 }
 
-fn rebalance(socket: &Path, stop: bool, dry_run: bool, wait: bool) -> Outcome {
+fn rebalance(server: &Server, stop: bool, dry_run: bool, wait: bool) -> Outcome {
     if dry_run {
-        return list(&status(socket)?, false);
+        return list(&status(server)?, false);
     }
-    ask::<()>(socket, &Request::DsRebalance { wanted: !stop })?;
+    ask::<()>(server, &Request::DsRebalance { wanted: !stop })?;
     if stop {
         return out::line("no further place is moved; those that are under way are finished");
     }
@@ -233,7 +232,7 @@ fn rebalance(socket: &Path, stop: bool, dry_run: bool, wait: bool) -> Outcome {
     }
     let spinner = ProgressBar::new_spinner();
     loop {
-        let mds = status(socket)?;
+        let mds = status(server)?;
         spinner.set_message(message(&mds));
         spinner.tick();
         if !mds.rebalancing {
@@ -332,11 +331,11 @@ fn repair_text(mds: &MdsStatus) -> String {
 }
 
 /// Shows the repair until each place has its copies.
-fn watch_repair(socket: &Path) -> Outcome {
-    let first = Repair::of(&status(socket)?).under_replicated;
+fn watch_repair(server: &Server) -> Outcome {
+    let first = Repair::of(&status(server)?).under_replicated;
     let bar = bar(first);
     loop {
-        let mds = status(socket)?;
+        let mds = status(server)?;
         let repair = Repair::of(&mds);
         bar.set_length(first.max(repair.under_replicated));
         bar.set_position(

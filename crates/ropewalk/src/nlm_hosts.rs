@@ -1,12 +1,13 @@
 //! `ropewalk nlm`: which hosts have locks by NFSv3, and the end of the locks of one that will never come back.
 
-use crate::admin::{MdsPlace, Request, ask, mds_socket};
+use crate::admin::{MdsPlace, Request, ask, mds_server};
 
 use crate::failure::{Outcome, cannot};
 use crate::out;
 use crate::table::table;
 use clap::Subcommand;
 use fs::Fs;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ pub(crate) enum NlmCommand {
 }
 
 /// A host with what it holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct HostRow {
     /// Where it calls from.
     pub address: String,
@@ -47,7 +48,7 @@ pub(crate) struct HostRow {
 pub(crate) fn run(command: &NlmCommand) -> Outcome {
     match command {
         NlmCommand::Hosts { json, place } => {
-            let rows: Vec<HostRow> = ask(&mds_socket(place)?, &Request::NlmHosts)?;
+            let rows: Vec<HostRow> = ask(&mds_server(place)?, &Request::NlmHosts)?;
             match json {
                 true => {
                     let text = serde_json::to_string_pretty(&rows);
@@ -58,7 +59,7 @@ pub(crate) fn run(command: &NlmCommand) -> Outcome {
         }
         NlmCommand::Free { host, place } => {
             let host = host.clone();
-            let freed: HostRow = ask(&mds_socket(place)?, &Request::NlmFree { host })?;
+            let freed: HostRow = ask(&mds_server(place)?, &Request::NlmFree { host })?;
             out::line(&format!(
                 "{} ({}) has lost {} locked ranges and {} shares",
                 freed.name, freed.address, freed.ranges, freed.shares

@@ -49,6 +49,35 @@ fn groups(uid: u32) -> io::Result<Option<Vec<u32>>> {
     Ok(Some(groups))
 }
 
+/// The id of a user: a number, or a name of this machine.
+///
+/// # Errors
+/// One sentence: there is no such user.
+pub(crate) fn user_id(text: &str) -> Result<u32, String> {
+    id(text, IdKind::User, "user")
+}
+
+/// The id of a group, likewise.
+///
+/// # Errors
+/// One sentence: there is no such group.
+pub(crate) fn group_id(text: &str) -> Result<u32, String> {
+    id(text, IdKind::Group, "group")
+}
+
+fn id(text: &str, kind: IdKind, what: &str) -> Result<u32, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
+    match NameService.ask(&Question::Id(kind, text.into())) {
+        Ok(NameAnswer::Id(id)) => Ok(id),
+        Ok(_) => Err(format!(
+            "this machine knows no {what} {text:?}; write its number"
+        )),
+        Err(e) => Err(format!("cannot look up the {what} {text:?}: {e}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     //! Goal: users and groups of this machine are found both ways.

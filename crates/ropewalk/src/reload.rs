@@ -1,8 +1,9 @@
 //! `ropewalk reload`: the metadata server reads its configuration again, and nobody loses a connection.
 
-use crate::admin::{MdsPlace, Request, ask, mds_socket};
+use crate::admin::{MdsPlace, Request, ask, mds_server};
 use crate::failure::{Outcome, cannot};
 use crate::out;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `ropewalk reload`.
@@ -16,7 +17,7 @@ pub(crate) struct ReloadArgs {
 }
 
 /// What a reload has done.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Reloaded {
     /// Settings that are in force from now on.
@@ -27,7 +28,7 @@ pub(crate) struct Reloaded {
 
 /// `ropewalk reload`.
 pub(crate) fn run(args: &ReloadArgs) -> Outcome {
-    let told: Reloaded = ask(&mds_socket(&args.place)?, &Request::Reload)?;
+    let told: Reloaded = ask(&mds_server(&args.place)?, &Request::Reload)?;
     match args.json {
         true => {
             let text = serde_json::to_string_pretty(&told);

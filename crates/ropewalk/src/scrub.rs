@@ -1,6 +1,6 @@
 //! `ropewalk scrub`: when data servers compared their disks with sums, what they found, and the order to do it now.
 
-use crate::admin::{Request, ask, mds_socket};
+use crate::admin::{Request, Server, ask, mds_server};
 use crate::cli::ScrubArgs;
 use crate::failure::{Outcome, cannot, failed};
 use crate::out;
@@ -8,13 +8,13 @@ use crate::status::{DataServerRow, MdsStatus, STATE_EXPELLED, ServerStatus};
 use crate::table::{bytes, table};
 use fs::FILE_PATHS_MAX;
 use indicatif::{ProgressBar, ProgressStyle};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A file with a damaged last copy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct DamagedFile {
     /// The number by which data servers know it.
     pub number: u64,
@@ -29,18 +29,18 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// `ropewalk scrub`.
 pub(crate) fn run(args: &ScrubArgs) -> Outcome {
-    let socket = mds_socket(&args.place)?;
+    let server = mds_server(&args.place)?;
     if args.now {
-        let order: u64 = ask(&socket, &Request::Scrub)?;
+        let order: u64 = ask(&server, &Request::Scrub)?;
         if args.no_wait {
             return out::line(
                 "the data servers compare their disks; `ropewalk scrub` shows how far they are",
             );
         }
-        wait(&socket, order)?;
+        wait(&server, order)?;
     }
-    let servers = servers(&socket)?;
-    let files = damaged_files(&socket, &servers);
+    let servers = servers(&server)?;
+    let files = damaged_files(&server, &servers);
     if args.json {
         let row = |ds: &DataServerRow| {
             let damaged: Vec<_> = files_of(ds, &files).collect();
@@ -64,14 +64,14 @@ pub(crate) fn run(args: &ScrubArgs) -> Outcome {
 }
 
 /// The files with damage, as far as the metadata server names them.
-fn damaged_files(socket: &Path, servers: &[DataServerRow]) -> Vec<DamagedFile> {
+fn damaged_files(server: &Server, servers: &[DataServerRow]) -> Vec<DamagedFile> {
     let numbers = servers.iter().flat_map(|ds| ds.scrub.damaged_files.iter());
     let files: BTreeSet<u64> = numbers.copied().collect();
     if files.is_empty() {
         return Vec::new();
     }
     let files = files.into_iter().take(FILE_PATHS_MAX).collect();
-    let named: Outcome<_> = ask(socket, &Request::FilePaths { files });
+    let named: Outcome<_> = ask(server, &Request::FilePaths { files });
     named.unwrap_or_else(|error| {
         // What is known is shown all the same.
         out::say(format_args!("the files are not named: {error}"));
@@ -94,8 +94,8 @@ fn files_of<'f>(
     })
 }
 
-fn servers(socket: &Path) -> Outcome<Vec<DataServerRow>> {
-    match ask(socket, &Request::Status)? {
+fn servers(server: &Server) -> Outcome<Vec<DataServerRow>> {
+    match ask(server, &Request::Status)? {
         ServerStatus::Mds(mds) => {
             let MdsStatus { data_servers, .. } = *mds;
             let is_member = |ds: &DataServerRow| ds.state != STATE_EXPELLED;
@@ -108,12 +108,12 @@ fn servers(socket: &Path) -> Outcome<Vec<DataServerRow>> {
 }
 
 /// Shows the progress until each data server that serves has followed the order.
-fn wait(socket: &Path, order: u64) -> Outcome {
+fn wait(server: &Server, order: u64) -> Outcome {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} objects, {elapsed} {msg}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::new(0).with_style(style);
     loop {
-        let servers = servers(socket)?;
+        let servers = servers(server)?;
         let mut serving = servers.iter().filter(|ds| ds.is_online()).peekable();
         if serving.peek().is_none() {
             return Err(failed("no data server serves; `ropewalk status` says more"));

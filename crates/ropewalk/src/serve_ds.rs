@@ -14,7 +14,7 @@
 //! process ends with the MDS's reason: starting it again cannot help. The watcher is told of each orderly end, and
 //! starts the server again after any other.
 
-use crate::admin::{self, AdminSocket, Handler, Request};
+use crate::admin::{AdminSocket, Handler, LocalDesk, Refusal, Request};
 use crate::cli::DaemonArgs;
 use crate::config::{self, DsConfig, StoreKind};
 use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
@@ -121,7 +121,7 @@ async fn serve(file: &Path, config: &DsConfig, line: &ParentLine) -> Outcome {
         transport: serving.transport(),
         started: Instant::now(),
     });
-    let admin = tokio::spawn(admin::serve(socket, handler(Arc::clone(&view))));
+    let admin = tokio::spawn(socket.serve(LocalDesk::new(handler(Arc::clone(&view)))));
     let metrics = tokio::spawn(metrics::serve(ports.metrics, view));
     let tick = tokio::spawn(tick(Arc::clone(&nfsd)));
     let copies = tokio::spawn(copies::run(Arc::clone(&nfsd), to_others(config, &context)?));
@@ -472,8 +472,10 @@ fn handler(view: Arc<View>) -> Handler {
         Box::pin(async move {
             match request {
                 Request::Status => serde_json::to_value(ServerStatus::Ds(Box::new(view.status())))
-                    .map_err(|e| e.to_string()),
-                _ => Err("this is a data server: ask the metadata server".to_owned()),
+                    .map_err(|e| Refusal::Refused(e.to_string())),
+                _ => Err(Refusal::NotFound(
+                    "this is a data server: ask the metadata server".to_owned(),
+                )),
             }
         })
     })

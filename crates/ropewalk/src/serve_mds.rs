@@ -13,22 +13,22 @@
 //! Everything before "serving" ends the process with one sentence. Later, a failed store stops replies (see
 //! `mds`); the process goes on, so that its status can be asked.
 
+mod access;
+mod desk;
 mod orders;
+mod readings;
 mod reload;
 mod rows;
 
-use crate::admin::{self, AdminSocket, Handler, Request};
+use crate::admin::AdminSocket;
 use crate::cli::DaemonArgs;
-use crate::clients;
 use crate::config::{self, MdsConfig, RootTable, StoreKind};
 use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
 use crate::expel::Loss;
 use crate::failure::{Outcome, cannot, failed};
-use crate::key::RotatedKey;
 use crate::listeners;
 use crate::logging;
 use crate::metrics::{self, Watched};
-use crate::nlm_hosts;
 use crate::nss::NameService;
 use crate::older_nfs::OlderNfs;
 use crate::out;
@@ -44,9 +44,10 @@ use ::cluster::{
 };
 use ::fs::{
     COPY_ASYNC_ABOVE_BYTES, DataConfig, Fs, FsStatus, NamedFile, REMOVALS_COUNTED_MAX, file_paths,
-    lost_files, removals_waiting, rotate_key,
+    lost_files, removals_waiting,
 };
 use cluster_tls::{CertRole, ClusterCa, JoinToken};
+use desk::MdsDesk;
 use mds::identities::{Directory, IdentityConfig};
 use mds::{Mds, MdsConfig as Parts};
 use meta::{MemStore, MetaError, MetaStore};
@@ -115,6 +116,8 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     let rdma_provider = rdma.provider();
     let control = listeners::listen(&config.control_listen, 1, &change("control_listen"))?;
     let metrics_sockets = listeners::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
+    let admin_sockets = listeners::listen(&config.admin_listen, 1, &change("admin_listen"))?;
+    let admin_sockets = admin_sockets.into_iter().flatten().collect();
     let context = Context::new(daemon::transport_limits(&config.connections()));
     let control_context = Context::new(TransportLimits::default());
 
@@ -134,6 +137,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     let socket = AdminSocket::bind(state.path())?;
     let older = OlderNfs::new(config, &nfsd, &control_context);
     let all = older.beside(&nfsd);
+    let nfs = Arc::clone(&all);
     let serving = Serving::start("nfs", listeners, rdma, all, &context, &shutdown)?;
     let view = Arc::new(View {
         nfsd: Arc::clone(&nfsd),
@@ -145,7 +149,8 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         control: control_context,
         started: Instant::now(),
     });
-    let admin = tokio::spawn(admin::serve(socket, handler(Arc::clone(&view))));
+    let desk = MdsDesk::new(Arc::clone(&view), nfs, context.sibling());
+    let admin = desk.serve(socket, admin_sockets)?;
     reload::on_hangup(Arc::clone(&view.live))?;
     let metrics_sockets = metrics_sockets.into_iter().flatten().collect();
     let metrics = tokio::spawn(metrics::serve(metrics_sockets, view));
@@ -166,7 +171,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         control_shutdown.trigger();
         let _ = control_port.await;
         tick.abort();
-        admin.abort();
+        drop(admin);
         metrics.abort();
         store.durable(store.applied()).await
     };
@@ -406,54 +411,6 @@ struct View {
     transport: TransportView,
     control: Context,
     started: Instant,
-}
-
-fn handler(view: Arc<View>) -> Handler {
-    Arc::new(move |request| {
-        let view = Arc::clone(&view);
-        Box::pin(async move {
-            let value = match request {
-                Request::Status => serde_json::to_value(ServerStatus::Mds(Box::new(view.status()))),
-                Request::TokenCreate { ttl_seconds } => {
-                    serde_json::to_value(view.create_token(ttl_seconds).await?)
-                }
-                Request::TokenList => serde_json::to_value(view.tokens()?),
-                Request::Expel {
-                    ds_id,
-                    yes_lose_data,
-                } => serde_json::to_value(view.expel(ds_id, yes_lose_data).await?),
-                Request::DsLoss { ds_id } => serde_json::to_value(view.loss(ds_id).await?),
-                Request::FilePaths { files } => serde_json::to_value(view.paths(files).await?),
-                Request::AcceptState => serde_json::to_value(view.accept_state().await?),
-                Request::Scrub => serde_json::to_value(view.cluster().order_scrub()),
-                Request::Config => serde_json::to_value(view.live.current()),
-                Request::Reload => serde_json::to_value(reload::run(&view.live).await?),
-                Request::ClientList { after } => {
-                    serde_json::to_value(clients::list(view.fs(), after.as_deref())?)
-                }
-                Request::ClientShow { id } => {
-                    serde_json::to_value(clients::show(view.fs(), &id).await?)
-                }
-                Request::ClientEvict { id } => {
-                    serde_json::to_value(clients::evict(view.fs(), &id).await?)
-                }
-                Request::LockList { path } => {
-                    serde_json::to_value(clients::locks_of(view.fs(), &path).await?)
-                }
-                Request::NlmHosts => serde_json::to_value(nlm_hosts::hosts(view.fs())),
-                Request::NlmFree { host } => {
-                    serde_json::to_value(nlm_hosts::free(view.fs(), &host).await?)
-                }
-                Request::KeyRotate => {
-                    let made = rotate_key(view.fs()).await.map_err(|e| e.to_string())?;
-                    let (id, signs) = (made.id, made.signs);
-                    serde_json::to_value(RotatedKey { id, signs })
-                }
-                order => Ok(orders::run(view.fs(), order).await?),
-            };
-            value.map_err(|e| e.to_string())
-        })
-    })
 }
 
 impl Watched for View {

@@ -10,7 +10,7 @@ pub(crate) mod lag;
 pub(crate) mod latency;
 pub(crate) mod redundancy;
 
-use crate::admin::{Request, SOCKET_NAME, ask};
+use crate::admin::{MdsPlace, Request, SOCKET_NAME, Server, ask, remote_server};
 use crate::failure::{Outcome, failed};
 use crate::out;
 use crate::table::{bytes, table};
@@ -22,6 +22,7 @@ use foreign::ForeignServerRow;
 use health::Health;
 use lag::{LagRow, SlowOne};
 use latency::LatencyRow;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -32,15 +33,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// `ropewalk status`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StatusArgs {
-    /// Directory of `ropewalk up`, or the state_dir of one server [default: that of `ropewalk up`]
-    #[arg(
-        long,
-        alias = "state-dir",
-        value_name = "DIR",
-        conflicts_with = "socket"
-    )]
-    pub dir: Option<PathBuf>,
-    /// Admin socket of one server
+    #[command(flatten)]
+    pub place: MdsPlace,
+    /// Admin socket of one server; the other places do not count then
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// Print JSON
@@ -49,7 +44,7 @@ pub(crate) struct StatusArgs {
 }
 
 /// A metadata server.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct MdsStatus {
     /// Version of the program.
@@ -158,7 +153,7 @@ pub(crate) struct MdsStatus {
 }
 
 /// Two machines that end each other's sessions.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct NameClashRow {
     /// Their client owner.
@@ -171,7 +166,7 @@ pub(crate) struct NameClashRow {
 pub(crate) const RDMA_ROWS_MAX: usize = 16;
 
 /// An RDMA connection.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct RdmaRow {
     /// The other end.
@@ -195,7 +190,7 @@ impl From<&transport::rdma::Traffic> for RdmaRow {
 }
 
 /// A signing key.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct KeyRow {
     /// Its id.
@@ -209,7 +204,7 @@ pub(crate) struct KeyRow {
 }
 
 /// A placement group.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct GroupRow {
     /// Its id.
@@ -221,7 +216,7 @@ pub(crate) struct GroupRow {
 }
 
 /// A place of a placement group, and the data servers that hold its parts.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct PlaceRow {
     /// The place in it.
@@ -247,7 +242,7 @@ pub(crate) struct PlaceRow {
 }
 
 /// How far a member of a place is filled.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct FillingRow {
     /// The placement group.
@@ -265,7 +260,7 @@ pub(crate) struct FillingRow {
 }
 
 /// A data server, as itself sees it.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct DsStatus {
     /// Version of the program.
@@ -318,7 +313,7 @@ pub(crate) struct DsStatus {
 }
 
 /// An answer of either kind of server.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub(crate) enum ServerStatus {
     /// A metadata server.
@@ -329,11 +324,11 @@ pub(crate) enum ServerStatus {
 
 /// `ropewalk status`.
 pub(crate) fn run(args: &StatusArgs) -> Outcome {
-    let sockets = match &args.socket {
-        Some(socket) => vec![socket.clone()],
-        None => sockets_of(args.dir.as_deref())?,
+    let servers = match &args.socket {
+        Some(socket) => vec![Server::Socket(socket.clone())],
+        None => servers_of(&args.place)?,
     };
-    let answers = ask_all(&sockets);
+    let answers = ask_all(&servers);
     let silent = answers.values().filter(|a| a.is_err()).count();
     if args.json {
         let text = serde_json::to_string_pretty(&json(&answers));
@@ -349,10 +344,10 @@ pub(crate) fn run(args: &StatusArgs) -> Outcome {
 }
 
 /// What each server answers, by name; all are asked at once, so that one that hangs holds up nobody.
-pub(crate) fn ask_all(sockets: &[PathBuf]) -> BTreeMap<String, Outcome<ServerStatus>> {
+pub(crate) fn ask_all(servers: &[Server]) -> BTreeMap<String, Outcome<ServerStatus>> {
     std::thread::scope(|scope| {
-        let ask_one = |socket| scope.spawn(move || ask::<ServerStatus>(socket, &Request::Status));
-        let asked: Vec<_> = sockets.iter().map(|s| (name_of(s), ask_one(s))).collect();
+        let ask_one = |server| scope.spawn(move || ask::<ServerStatus>(server, &Request::Status));
+        let asked: Vec<_> = servers.iter().map(|s| (name_of(s), ask_one(s))).collect();
         let answered = asked.into_iter().map(|(name, asking)| {
             let answer = asking.join();
             (
@@ -387,12 +382,16 @@ fn json(answers: &BTreeMap<String, Outcome<ServerStatus>>) -> serde_json::Value 
     serde_json::Value::Object(items.collect())
 }
 
-/// Admin sockets of the servers at `dir`, or where `ropewalk up` has them.
-pub(crate) fn sockets_of(dir: Option<&Path>) -> Outcome<Vec<PathBuf>> {
-    match dir {
-        Some(dir) => sockets_in(dir),
-        None => sockets_in(&default_dir()?),
+/// The servers at a place: all of a directory, or the metadata server that is asked over the network.
+pub(crate) fn servers_of(place: &MdsPlace) -> Outcome<Vec<Server>> {
+    if let Some(server) = remote_server(place)? {
+        return Ok(vec![server]);
     }
+    let sockets = match &place.state_dir {
+        Some(dir) => sockets_in(dir)?,
+        None => sockets_in(&default_dir()?)?,
+    };
+    Ok(sockets.into_iter().map(Server::Socket).collect())
 }
 
 /// Admin sockets of one server, or of all servers of an `up` directory.
@@ -424,8 +423,11 @@ fn sockets_in(dir: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(sockets)
 }
 
-/// The name of the directory that a socket is in: `mds`, `ds-1`, ...
-pub(crate) fn name_of(socket: &Path) -> String {
+/// The name of the directory that a socket is in: `mds`, `ds-1`, ...; the address of one that is far.
+pub(crate) fn name_of(server: &Server) -> String {
+    let Server::Socket(socket) = server else {
+        return server.to_string();
+    };
     let dir = socket.parent().and_then(Path::file_name);
     dir.map_or_else(
         || socket.display().to_string(),

@@ -169,6 +169,20 @@ pub struct Admitted {
     pub atime: Atime,
 }
 
+impl Admitted {
+    /// A caller with the identity that it tells: user, group, further groups. No export has a say.
+    #[must_use]
+    pub fn as_told((uid, gid, gids): (u32, u32, &[u32])) -> Self {
+        Self {
+            uid,
+            gid,
+            gids: gids.to_vec(),
+            read_only: false,
+            atime: Atime::Relatime,
+        }
+    }
+}
+
 /// An export list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Exports {

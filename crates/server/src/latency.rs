@@ -42,7 +42,10 @@ impl LatencyTransport {
     const fn of(kind: TransportKind) -> Self {
         match kind {
             TransportKind::Rdma => Self::Rdma,
-            TransportKind::Tcp | TransportKind::Tls | TransportKind::Memory => Self::Tcp,
+            TransportKind::Tcp
+            | TransportKind::Tls
+            | TransportKind::Tunnel
+            | TransportKind::Memory => Self::Tcp,
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) enum Peer {
 impl From<&Endpoint> for Peer {
     fn from(endpoint: &Endpoint) -> Self {
         match endpoint {
-            Endpoint::Memory(name) => Self::Memory(Arc::clone(name)),
+            Endpoint::Tunnel(name) | Endpoint::Memory(name) => Self::Memory(Arc::clone(name)),
             Endpoint::Socket(address) => Self::Address(match address.ip().to_canonical() {
                 IpAddr::V6(ip) => {
                     let mask = u128::MAX << (u128::BITS - IPV6_PREFIX_BITS);

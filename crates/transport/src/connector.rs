@@ -19,6 +19,8 @@ pub enum Address {
     },
     /// RPC-over-RDMA.
     Rdma(SocketAddr),
+    /// What a [`crate::tunnel`] leads to. Who connects knows the way there.
+    Tunnel(String),
     /// A listener of a [`crate::memory::MemoryNetwork`].
     Memory(String),
 }
@@ -48,6 +50,7 @@ impl std::fmt::Display for Address {
                 server_name,
             } => write!(f, "tls {address} ({server_name})"),
             Self::Rdma(a) => write!(f, "rdma {a}"),
+            Self::Tunnel(name) => write!(f, "tunnel to {name}"),
             Self::Memory(name) => write!(f, "memory {name}"),
         }
     }

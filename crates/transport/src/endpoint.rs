@@ -12,6 +12,8 @@ pub enum TransportKind {
     Tls,
     /// RPC-over-RDMA.
     Rdma,
+    /// A stream that somebody else has opened.
+    Tunnel,
     /// Within the process.
     Memory,
 }
@@ -21,17 +23,19 @@ pub enum TransportKind {
 pub enum Endpoint {
     /// An address of the Internet.
     Socket(SocketAddr),
+    /// The other end of a [`crate::tunnel`], by the name of whoever it is open to.
+    Tunnel(Arc<str>),
     /// A name in a [`crate::memory::MemoryNetwork`].
     Memory(Arc<str>),
 }
 
 impl Endpoint {
-    /// The socket address, unless in memory.
+    /// The socket address, where there is one.
     #[must_use]
     pub const fn socket(&self) -> Option<SocketAddr> {
         match self {
             Self::Socket(a) => Some(*a),
-            Self::Memory(_) => None,
+            Self::Tunnel(_) | Self::Memory(_) => None,
         }
     }
 }
@@ -40,7 +44,7 @@ impl std::fmt::Display for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Socket(a) => write!(f, "{a}"),
-            Self::Memory(name) => f.write_str(name),
+            Self::Tunnel(name) | Self::Memory(name) => f.write_str(name),
         }
     }
 }

@@ -6,7 +6,7 @@
 //! RPC-over-RDMA there is none.
 //!
 //! Entry points: [`Service`], [`ConnHandle`], [`Message`], [`Context`], [`tcp`], [`tls`],
-//! [`rdma`], [`memory`], [`Connector`], [`workers`].
+//! [`tunnel`], [`rdma`], [`memory`], [`Connector`], [`workers`].
 #![forbid(unsafe_code)]
 
 mod accept;
@@ -14,6 +14,7 @@ mod budget;
 mod busy_poll;
 mod connector;
 mod context;
+mod copy_wire;
 mod counters;
 mod end;
 mod endpoint;
@@ -30,6 +31,7 @@ mod service;
 mod stream;
 pub mod tcp;
 pub mod tls;
+pub mod tunnel;
 pub mod workers;
 
 pub use budget::Charge;

@@ -1,33 +1,24 @@
 //! TLS on TCP from the first byte, with rustls configurations that the caller made and that say
 //! who is trusted. RPC-with-TLS (RFC 9289) begins in clear and is not here yet.
 
-use std::fs::File;
-use std::future::Future;
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll, ready};
 
-use bytes::BufMut;
-use rustix::buffer::spare_capacity;
 use rustls::pki_types::{CertificateDer, ServerName};
-use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::accept::Host;
 use crate::context::Admission;
-use crate::stream::{StreamLink, Wire};
+use crate::copy_wire::CopyWire;
+use crate::stream::StreamLink;
 use crate::tcp::sockets::prepare;
 use crate::workers::ShutdownSignal;
 use crate::{
     CloseReason, ConnHandle, ConnectError, Context, Counters, DynService, TlsIdentity,
     TransportKind, engine,
 };
-
-/// Bytes of a file that are read at once: four TLS records.
-const FILE_CHUNK_BYTES: usize = 64 * 1024;
 
 /// The server's side of handshakes.
 #[derive(Clone)]
@@ -59,7 +50,7 @@ impl ServerTls {
                 let stream = Box::new(TlsStream::from(stream));
                 info.tls = identity(&stream);
                 let conn = ConnHandle::new(info, host.context.clone());
-                let link = StreamLink::new(TlsWire::new(stream), &conn);
+                let link = StreamLink::new(CopyWire::new(stream), &conn);
                 return host.run(link, conn, admission).await;
             }
             Ok(Err(e)) => e.to_string(),
@@ -106,7 +97,7 @@ pub async fn connect(
     info.tls = identity(&stream);
     Counters::add(&context.counters().connections_made, 1);
     let conn = ConnHandle::new(info, context.clone());
-    let link = StreamLink::new(TlsWire::new(stream), &conn);
+    let link = StreamLink::new(CopyWire::new(stream), &conn);
     tokio::spawn(engine::run(link, conn.clone(), reverse, admission));
     Ok(conn)
 }
@@ -196,85 +187,5 @@ fn der(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
         None
     } else {
         Some(rest.split_at(len))
-    }
-}
-
-/// A TLS session. Files are copied through it.
-struct TlsWire {
-    stream: Box<TlsStream<TcpStream>>,
-    /// Bytes of the current range of a file that were read and not written. A range never ends
-    /// inside it, so what is left here belongs to the range that is being written.
-    file_chunk: Vec<u8>,
-    file_chunk_at: usize,
-}
-
-impl TlsWire {
-    const fn new(stream: Box<TlsStream<TcpStream>>) -> Self {
-        Self {
-            stream,
-            file_chunk: Vec::new(),
-            file_chunk_at: 0,
-        }
-    }
-}
-
-impl Wire for TlsWire {
-    const SENDS_FILES: bool = false;
-
-    fn poll_read(
-        &mut self,
-        cx: &mut TaskContext<'_>,
-        buffer: &mut Vec<u8>,
-        room: usize,
-    ) -> Poll<io::Result<usize>> {
-        let mut limited = buffer.limit(room);
-        pin!(self.stream.read_buf(&mut limited)).poll(cx)
-    }
-
-    fn poll_write(
-        &mut self,
-        cx: &mut TaskContext<'_>,
-        pieces: &[IoSlice<'_>],
-        _more: bool,
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut *self.stream).poll_write_vectored(cx, pieces)
-    }
-
-    fn poll_write_file(
-        &mut self,
-        cx: &mut TaskContext<'_>,
-        file: &File,
-        offset: u64,
-        len: usize,
-    ) -> Poll<io::Result<usize>> {
-        if self.file_chunk_at == self.file_chunk.len() {
-            self.file_chunk.clear();
-            self.file_chunk_at = 0;
-            self.file_chunk.reserve_exact(FILE_CHUNK_BYTES);
-            let read = rustix::io::pread(file, spare_capacity(&mut self.file_chunk), offset)?;
-            self.file_chunk.truncate(len);
-            if read == 0 {
-                return Poll::Ready(Ok(0));
-            }
-        }
-        let bytes = &self.file_chunk[self.file_chunk_at..];
-        let written = ready!(Pin::new(&mut *self.stream).poll_write(cx, bytes))?;
-        if written == 0 {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-        }
-        self.file_chunk_at += written;
-        if written == len {
-            self.file_chunk = Vec::new();
-            self.file_chunk_at = 0;
-        }
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.stream).poll_shutdown(cx)
     }
 }

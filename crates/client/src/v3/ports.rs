@@ -23,7 +23,7 @@ pub(super) fn at_port(address: &Address, port: u16) -> Option<Address> {
             address: moved(*address),
             server_name: server_name.clone(),
         }),
-        Address::Memory(_) => None,
+        Address::Tunnel(_) | Address::Memory(_) => None,
     }
 }
 

@@ -89,7 +89,7 @@ impl std::fmt::Display for HostName {
 pub(crate) fn peer_of(conn: &ConnHandle) -> String {
     match conn.peer() {
         Endpoint::Socket(address) => address.ip().to_canonical().to_string(),
-        Endpoint::Memory(name) => format!("{MEMORY}{name}"),
+        Endpoint::Tunnel(name) | Endpoint::Memory(name) => format!("{MEMORY}{name}"),
     }
 }
 

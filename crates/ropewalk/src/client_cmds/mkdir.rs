@@ -23,7 +23,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-fn parse_mode(text: &str) -> Result<u32, String> {
+pub(super) fn parse_mode(text: &str) -> Result<u32, String> {
     u32::from_str_radix(text, 8)
         .ok()
         .filter(|m| *m <= 0o7777)

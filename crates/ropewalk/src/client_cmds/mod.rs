@@ -1,12 +1,17 @@
-//! The client commands: `ls`, `cp`, `cat`, `stat`, `mkdir`, `rm`, `mv`, `ln`, `du` on `nfs://HOST[:PORT]/PATH`.
+//! The client commands: `ls`, `cp`, `cat`, `stat`, `mkdir`, `chown`, `chmod`, `rm`, `mv`, `ln`, `du` on `nfs://HOST[:PORT]/PATH`, and on
+//! `admin:/PATH` with root's rights.
 //!
 //! They use the client library, so data go straight to the data servers. With `?vers=3` they go to any NFSv3 server. Each command has its file; [`remote`] makes
 //! connections and turns arguments into places, [`output`] prints. Entry points: [`ClientCommand`], [`run`].
 
+mod admin_place;
 mod cat;
+mod chmod;
+mod chown;
 mod copy;
 mod cp;
 mod du;
+mod each;
 mod error;
 mod existing;
 mod layout;
@@ -48,6 +53,10 @@ pub(crate) enum ClientCommand {
     Stat(stat::Args),
     /// Make directories
     Mkdir(mkdir::Args),
+    /// Give files and directories another owner or group
+    Chown(chown::Args),
+    /// Give files and directories other permission bits
+    Chmod(chmod::Args),
     /// Remove files and directories
     Rm(rm::Args),
     /// Rename files and directories
@@ -137,6 +146,8 @@ async fn run_command(command: &ClientCommand, servers: &remote::Servers) -> Resu
         ClientCommand::Cat(args) => cat::run(args, servers).await,
         ClientCommand::Stat(args) => stat::run(args, servers).await,
         ClientCommand::Mkdir(args) => mkdir::run(args, servers).await,
+        ClientCommand::Chown(args) => chown::run(args, servers).await,
+        ClientCommand::Chmod(args) => chmod::run(args, servers).await,
         ClientCommand::Rm(args) => rm::run(args, servers).await,
         ClientCommand::Mv(args) => mv::run(args, servers).await,
         ClientCommand::Ln(args) => ln::run(args, servers).await,

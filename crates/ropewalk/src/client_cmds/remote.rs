@@ -1,6 +1,7 @@
 //! From arguments to places on servers: URLs, ROPEWALK_URL, name resolution, one client for each server.
 
 use super::CliError;
+use super::admin_place::{self, TunnelConnector};
 use client::{Client, ClientConfig, NfsUrl, UrlVersion, UserIdentity, Verifier};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
@@ -223,6 +224,9 @@ pub(crate) fn url_of(argument: &OsStr, prefix: Option<&str>) -> Result<NfsUrl, C
 
 /// Host and ports of a server, for people.
 fn named(url: &NfsUrl) -> String {
+    if url.is_admin() {
+        return "the metadata server as its administrator".to_owned();
+    }
     let ports = url.ports().into_iter();
     let names = ports.map(|(is_rdma, port)| match is_rdma {
         true => format!("{}:{port} over RDMA", url.host),
@@ -233,6 +237,9 @@ fn named(url: &NfsUrl) -> String {
 
 async fn connect(url: &NfsUrl) -> Result<Connected, CliError> {
     let server = named(url);
+    if url.is_admin() {
+        return connect_as_admin(&server).await;
+    }
     let found = tokio::net::lookup_host((url.host.as_str(), 0)).await;
     let found: Vec<SocketAddr> = found
         .map_err(|e| CliError::new(format!("cannot find the host {}: {e}", url.host)))?
@@ -247,6 +254,23 @@ async fn connect(url: &NfsUrl) -> Result<Connected, CliError> {
     let mut config = config()?;
     url.configure(&mut config);
     let connecting = Client::connect(url.addresses(&found), connector, config);
+    in_time(&server, connecting, context).await
+}
+
+async fn connect_as_admin(server: &str) -> Result<Connected, CliError> {
+    let context = Context::new(TransportLimits::default());
+    let connector = Arc::new(TunnelConnector::new(admin_place::server()?, &context));
+    let mut config = config()?;
+    admin_place::as_root(&mut config);
+    let connecting = Client::connect(vec![admin_place::address()], connector, config);
+    in_time(server, connecting, context).await
+}
+
+async fn in_time(
+    server: &str,
+    connecting: impl Future<Output = Result<Client, client::Error>>,
+    context: Context,
+) -> Result<Connected, CliError> {
     match tokio::time::timeout(CONNECT, connecting).await {
         Ok(Ok(client)) => Ok(Connected { client, context }),
         Ok(Err(e)) => Err(CliError::new(format!("cannot connect to {server}: {e}"))),
@@ -294,6 +318,8 @@ mod tests {
             (":x/y", prefix, "nfs://server:99/base/x/y"),
             ("/x", prefix, "nfs://server:99/x"),
             ("", prefix, "nfs://server:99/base"),
+            ("admin:/a%20b", prefix, "admin:/a%20b"),
+            ("admin:x", None, "admin:/x"),
         ] {
             let url = url_of(OsStr::new(argument), prefix).unwrap();
             assert_eq!(url.to_string(), want, "{argument}");

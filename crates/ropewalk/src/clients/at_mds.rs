@@ -5,6 +5,7 @@
 //! may have gone meanwhile.
 
 use super::rows::{ClientPage, ClientRow, EvictedRow, id_text, name_text, parse_id};
+use crate::admin::Refusal;
 use client_table::KnownClient;
 use fs::Fs;
 use nfs4::ClientId;
@@ -14,11 +15,12 @@ use std::sync::Arc;
 /// Most clients of one answer.
 pub(crate) const CLIENTS_MAX: usize = 1000;
 
-/// Clients after an id, at most [`CLIENTS_MAX`].
+/// Clients after an id: `limit`, and at most [`CLIENTS_MAX`].
 ///
 /// # Errors
 /// One sentence: the id is none.
-pub(crate) fn list(fs: &Fs, after: Option<&str>) -> Result<ClientPage, String> {
+pub(crate) fn list(fs: &Fs, after: Option<&str>, limit: Option<u32>) -> Result<ClientPage, String> {
+    let limit = limit.map_or(CLIENTS_MAX, |n| (n as usize).clamp(1, CLIENTS_MAX));
     let mut after = match after {
         Some(text) => Some(ClientId {
             value: parse_id(text)?,
@@ -26,7 +28,7 @@ pub(crate) fn list(fs: &Fs, after: Option<&str>) -> Result<ClientPage, String> {
         None => None,
     };
     let mut answer = ClientPage {
-        limit: count(CLIENTS_MAX),
+        limit: count(limit),
         ..ClientPage::default()
     };
     loop {
@@ -36,7 +38,7 @@ pub(crate) fn list(fs: &Fs, after: Option<&str>) -> Result<ClientPage, String> {
         };
         after = Some(last.view.id);
         for known in page {
-            if answer.clients.len() == CLIENTS_MAX {
+            if answer.clients.len() == limit {
                 answer.next = answer.clients.last().map(|row| row.id.clone());
                 return Ok(answer);
             }
@@ -49,17 +51,20 @@ pub(crate) fn list(fs: &Fs, after: Option<&str>) -> Result<ClientPage, String> {
 ///
 /// # Errors
 /// One sentence: there is none.
-pub(super) fn find(fs: &Fs, id: &str) -> Result<KnownClient, String> {
+pub(super) fn find(fs: &Fs, id: &str) -> Result<KnownClient, Refusal> {
     let value = parse_id(id)?;
     let known = fs.clients().find(ClientId { value });
-    known.ok_or_else(|| format!("there is no client {value:x}; `ropewalk client list` lists them"))
+    known.ok_or_else(|| {
+        let why = format!("there is no client {value:x}; `ropewalk client list` lists them");
+        Refusal::NotFound(why)
+    })
 }
 
 /// Ends a client's lease. It goes on when nobody waits for the answer any more.
 ///
 /// # Errors
 /// One sentence: there is no such client.
-pub(crate) async fn evict(fs: &Arc<Fs>, id: &str) -> Result<EvictedRow, String> {
+pub(crate) async fn evict(fs: &Arc<Fs>, id: &str) -> Result<EvictedRow, Refusal> {
     let known = find(fs, id)?;
     let client_id = known.view.id;
     let client = row(fs, known);

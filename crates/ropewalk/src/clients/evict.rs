@@ -1,17 +1,17 @@
 //! `ropewalk client evict`: after the administrator has read what the client holds.
 
 use super::rows::{ClientHolds, ClientRow, EvictedRow};
-use crate::admin::{MdsPlace, Request, ask, mds_socket};
+use crate::admin::{MdsPlace, Request, ask, mds_server};
 use crate::confirm::confirm;
 use crate::failure::{Outcome, failed};
 use crate::out;
 
 /// `ropewalk client evict`.
 pub(super) fn run(id: &str, (yes, json): (bool, bool), place: &MdsPlace) -> Outcome {
-    let socket = mds_socket(place)?;
+    let server = mds_server(place)?;
     let id = id.to_owned();
     if !yes {
-        let shown: ClientHolds = ask(&socket, &Request::ClientShow { id: id.clone() })?;
+        let shown: ClientHolds = ask(&server, &Request::ClientShow { id: id.clone() })?;
         if json {
             out::json(&shown.client)?;
             return Err(failed("nothing was done; --yes evicts it"));
@@ -19,7 +19,7 @@ pub(super) fn run(id: &str, (yes, json): (bool, bool), place: &MdsPlace) -> Outc
         eprint!("{}", warning(&shown.client));
         confirm("--yes evicts without asking")?;
     }
-    let evicted: EvictedRow = ask(&socket, &Request::ClientEvict { id: id.clone() })?;
+    let evicted: EvictedRow = ask(&server, &Request::ClientEvict { id: id.clone() })?;
     match json {
         true => out::json(&evicted),
         false => out::line(&format!(

@@ -5,6 +5,7 @@
 
 use super::at_mds::{count, find, protocol, row};
 use super::rows::{ClientHolds, FileHolds, HeldRow, id_text, name_text};
+use crate::admin::Refusal;
 use fs::{Fs, RecallWait, likely_paths};
 use namespace::{Cred, FileId, NsError, Op};
 use nfs4::ClientId;
@@ -21,7 +22,7 @@ const DEPTH_MAX: usize = 4096;
 ///
 /// # Errors
 /// One sentence: there is no such client.
-pub(crate) async fn show(fs: &Arc<Fs>, id: &str) -> Result<ClientHolds, String> {
+pub(crate) async fn show(fs: &Arc<Fs>, id: &str) -> Result<ClientHolds, Refusal> {
     let known = find(fs, id)?;
     let client = known.view.id;
     let mut held = Vec::new();
@@ -82,7 +83,7 @@ pub(crate) async fn show(fs: &Arc<Fs>, id: &str) -> Result<ClientHolds, String> 
 ///
 /// # Errors
 /// One sentence: there is no such file.
-pub(crate) async fn locks_of(fs: &Arc<Fs>, path: &str) -> Result<FileHolds, String> {
+pub(crate) async fn locks_of(fs: &Arc<Fs>, path: &str) -> Result<FileHolds, Refusal> {
     let (own, wanted) = (Arc::clone(fs), path.to_owned());
     let looked = tokio::task::spawn_blocking(move || resolve(&own, &wanted)).await;
     let file = looked.map_err(|e| e.to_string())??;
@@ -111,7 +112,7 @@ pub(crate) async fn locks_of(fs: &Arc<Fs>, path: &str) -> Result<FileHolds, Stri
 }
 
 /// The file of a path from the root. Symbolic links are not followed.
-fn resolve(fs: &Fs, path: &str) -> Result<FileId, String> {
+fn resolve(fs: &Fs, path: &str) -> Result<FileId, Refusal> {
     let cred = Cred::root();
     let mut at = FileId::ROOT;
     for name in path
@@ -123,9 +124,10 @@ fn resolve(fs: &Fs, path: &str) -> Result<FileId, String> {
         at = match fs.namespace().lookup(&mut op, at, name.as_bytes()) {
             Ok(inode) => inode.id,
             Err(NsError::NoEnt | NsError::NotDir) => {
-                return Err(format!("there is no {}", path.escape_debug()));
+                let why = format!("there is no {}", path.escape_debug());
+                return Err(Refusal::NotFound(why));
             }
-            Err(error) => return Err(format!("{}: {error}", path.escape_debug())),
+            Err(error) => return Err(format!("{}: {error}", path.escape_debug()).into()),
         };
     }
     Ok(at)

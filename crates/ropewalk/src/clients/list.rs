@@ -1,7 +1,7 @@
 //! `ropewalk client list`.
 
 use super::rows::{ClientPage, ClientRow};
-use crate::admin::{MdsPlace, Request, ask, mds_socket};
+use crate::admin::{MdsPlace, Request, ask, mds_server};
 use crate::failure::Outcome;
 use crate::out;
 use crate::table::table;
@@ -9,7 +9,10 @@ use crate::table::table;
 /// `ropewalk client list`.
 pub(super) fn run(after: Option<&str>, json: bool, place: &MdsPlace) -> Outcome {
     let after = after.map(str::to_owned);
-    let page: ClientPage = ask(&mds_socket(place)?, &Request::ClientList { after })?;
+    let page: ClientPage = ask(
+        &mds_server(place)?,
+        &Request::ClientList { after, limit: None },
+    )?;
     match json {
         true => out::json(&page),
         false => out::print(&text(&page)),

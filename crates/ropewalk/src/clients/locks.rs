@@ -2,7 +2,7 @@
 
 use super::rows::FileHolds;
 use super::show::{cut_text, held_table};
-use crate::admin::{MdsPlace, Request, ask, mds_socket};
+use crate::admin::{MdsPlace, Request, ask, mds_server};
 use crate::failure::Outcome;
 use crate::out;
 use clap::Subcommand;
@@ -26,7 +26,7 @@ pub(crate) enum LockCommand {
 pub(crate) fn run(command: &LockCommand) -> Outcome {
     let LockCommand::List { path, json, place } = command;
     let path = path.clone();
-    let held: FileHolds = ask(&mds_socket(place)?, &Request::LockList { path })?;
+    let held: FileHolds = ask(&mds_server(place)?, &Request::LockList { path })?;
     match json {
         true => out::json(&held),
         false => out::print(&text(&held)),

@@ -14,7 +14,7 @@ mod show;
 pub(crate) use at_mds::{evict, list};
 pub(crate) use held_at_mds::{locks_of, show};
 pub(crate) use locks::{LockCommand, run as run_lock};
-pub(crate) use rows::{ClientPage, ClientRow};
+pub(crate) use rows::{ClientHolds, ClientPage, ClientRow, EvictedRow, FileHolds};
 
 use crate::admin::MdsPlace;
 use crate::failure::Outcome;

@@ -2,6 +2,7 @@
 //!
 //! Owns the rows and how names become text. A reader of another version may know more fields or fewer.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -9,7 +10,7 @@ use std::fmt::Write as _;
 const OWNER_SHOWN_BYTES: usize = 256;
 
 /// One client.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct ClientRow {
     /// Its client id, in hexadecimal.
@@ -41,7 +42,7 @@ pub(crate) struct ClientRow {
 }
 
 /// Clients in the order of their ids.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct ClientPage {
     /// The clients.
@@ -53,7 +54,7 @@ pub(crate) struct ClientPage {
 }
 
 /// One thing that is held of a file, or waited for.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct HeldRow {
     /// "open", "lock", "waits for lock", "delegation", "layout", "waits for delegation".
@@ -81,7 +82,7 @@ pub(crate) struct HeldRow {
 }
 
 /// What a client holds, and what is stuck on it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct ClientHolds {
     /// The client. Its counts say how much there is of what is cut.
@@ -99,7 +100,7 @@ pub(crate) struct ClientHolds {
 }
 
 /// What is held of one file.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct FileHolds {
     /// Its path.
@@ -115,7 +116,7 @@ pub(crate) struct FileHolds {
 }
 
 /// What a client had that is no more.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct EvictedRow {
     /// Opens.

@@ -1,7 +1,7 @@
 //! `ropewalk client show`.
 
 use super::rows::{ClientHolds, HeldRow};
-use crate::admin::{MdsPlace, Request, ask, mds_socket};
+use crate::admin::{MdsPlace, Request, ask, mds_server};
 use crate::failure::Outcome;
 use crate::out;
 use crate::table::table;
@@ -9,7 +9,7 @@ use crate::table::table;
 /// `ropewalk client show`.
 pub(super) fn run(id: &str, json: bool, place: &MdsPlace) -> Outcome {
     let id = id.to_owned();
-    let shown: ClientHolds = ask(&mds_socket(place)?, &Request::ClientShow { id })?;
+    let shown: ClientHolds = ask(&mds_server(place)?, &Request::ClientShow { id })?;
     match json {
         true => out::json(&shown),
         false => out::print(&text(&shown)),

@@ -125,6 +125,6 @@ pub(super) fn need_reachable(key: &str, addresses: &[SocketAddr]) -> Result<(), 
     }
 }
 
-pub(super) fn is_loopback(ip: IpAddr) -> bool {
+pub(crate) fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }

@@ -135,6 +135,12 @@ pub(crate) struct MdsConfig {
     /// Listeners of `/metrics` and `/health`; none by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics_listen: Vec<SocketAddr>,
+    /// Listeners of the administration API and the dashboard; none by default. Beyond loopback they use TLS.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub admin_listen: Vec<SocketAddr>,
+    /// Host names and addresses by which browsers reach `admin_listen`: its certificate is good for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub admin_names: Vec<String>,
     /// What is logged, as in RUST_LOG, which counts without this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
@@ -232,6 +238,23 @@ fn need_log(log: Option<&str>) -> Result<(), ConfigError> {
     checked.map_err(|why| wrong(format!("`log`: {why}")))
 }
 
+/// Most names of the API's certificate.
+const ADMIN_NAMES_MAX: usize = 32;
+
+fn need_admin_names(names: &[String]) -> Result<(), ConfigError> {
+    let is_name = |name: &String| {
+        let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
+        let is_own = name.to_ascii_lowercase().ends_with(".ropewalk");
+        !name.is_empty() && name.len() <= DOMAIN_BYTES_MAX && name.chars().all(good) && !is_own
+    };
+    match names.len() <= ADMIN_NAMES_MAX && names.iter().all(is_name) {
+        true => Ok(()),
+        false => Err(wrong(format!(
+            "`admin_names` must be at most {ADMIN_NAMES_MAX} host names or addresses, none below .ropewalk"
+        ))),
+    }
+}
+
 fn need_pool(foreign: ForeignTable) -> Result<(), ConfigError> {
     match foreign.pool {
         0..=FOREIGN_POOL_MAX => Ok(()),
@@ -248,7 +271,9 @@ impl Checked for MdsConfig {
             ("rdma_listen", &self.rdma_listen),
             ("control_listen", &self.control_listen),
             ("metrics_listen", &self.metrics_listen),
+            ("admin_listen", &self.admin_listen),
         ])?;
+        need_admin_names(&self.admin_names)?;
         need_directory(&self.state_dir)?;
         need_reachable("control_advertise", self.control_advertised())?;
         need_connections(self.connections_max, self.connections_per_address_max)?;
@@ -356,6 +381,8 @@ impl MdsConfig {
             idle_close: None,
             busy_poll_us: default_busy_poll_us(),
             metrics_listen: Vec::new(),
+            admin_listen: Vec::new(),
+            admin_names: Vec::new(),
             log: None,
             exports: Vec::new(),
             nfs3: false,

@@ -1,11 +1,12 @@
 //! `ropewalk ds add-nfs3`: gives the metadata server the order, and shows what it found.
 
 use super::probe::TargetArgs;
-use crate::admin::{MdsPlace, Request, ask, mds_socket};
+use crate::admin::{MdsPlace, Request, ask, mds_server};
 use crate::failure::{Outcome, cannot, failed};
 use crate::out;
 use clap::Args;
 use control::ADDRESSES_MAX;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `ropewalk ds add-nfs3`.
@@ -25,7 +26,7 @@ pub(crate) struct AddArgs {
 }
 
 /// What came of it. A server that is not fit has no id.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Added {
     /// `f1`, `f2`, ...
@@ -44,7 +45,7 @@ pub(crate) struct Added {
 
 /// Has the metadata server try a server and add it. It fails when the server is not fit.
 pub(crate) fn run(args: &AddArgs) -> Outcome {
-    let socket = mds_socket(&args.place)?;
+    let server = mds_server(&args.place)?;
     let target = &args.target.target;
     if args.client_addresses.len() > ADDRESSES_MAX as usize {
         return Err(failed(format!(
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &AddArgs) -> Outcome {
             "the metadata server tries {target}; this takes up to 30 s"
         ));
     }
-    let added: Added = ask(&socket, &order)?;
+    let added: Added = ask(&server, &order)?;
     match args.json {
         true => {
             let text = serde_json::to_string_pretty(&added).map_err(cannot("write JSON"))?;

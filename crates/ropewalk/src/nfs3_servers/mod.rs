@@ -10,7 +10,7 @@ mod orders;
 mod probe;
 mod reach;
 
-pub(crate) use add::{AddArgs, run as add};
+pub(crate) use add::{AddArgs, Added, run as add};
 pub(crate) use at_mds::{
     NewServerOrder, add as add_at_mds, drain as drain_at_mds, remove as remove_at_mds,
     undrain as undrain_at_mds,

@@ -1,6 +1,6 @@
 //! `ropewalk ds drain-nfs3`, `ropewalk ds undrain-nfs3` and `ropewalk ds remove-nfs3`.
 
-use crate::admin::{MdsPlace, Request, ask, mds_socket};
+use crate::admin::{MdsPlace, Request, ask, mds_server};
 use crate::failure::Outcome;
 use crate::out;
 use clap::Args;
@@ -61,7 +61,7 @@ pub(crate) struct RemoveArgs {
 /// Gives a server no new files, and its files to others.
 pub(crate) fn drain(args: &DrainArgs) -> Outcome {
     let server_id = args.id.0;
-    ask::<()>(&mds_socket(&args.place)?, &Request::DrainNfs3 { server_id })?;
+    ask::<()>(&mds_server(&args.place)?, &Request::DrainNfs3 { server_id })?;
     out::line(&format!(
         "server {} gets no new files, and its files move to others; `ropewalk ds list` shows how many are left",
         args.id
@@ -72,7 +72,7 @@ pub(crate) fn drain(args: &DrainArgs) -> Outcome {
 pub(crate) fn undrain(args: &UndrainArgs) -> Outcome {
     let server_id = args.id.0;
     ask::<()>(
-        &mds_socket(&args.place)?,
+        &mds_server(&args.place)?,
         &Request::UndrainNfs3 { server_id },
     )?;
     out::line(&format!("server {} gets new files again", args.id))
@@ -84,7 +84,7 @@ pub(crate) fn remove(args: &RemoveArgs) -> Outcome {
         server_id: args.id.0,
         force: args.force,
     };
-    ask::<()>(&mds_socket(&args.place)?, &order)?;
+    ask::<()>(&mds_server(&args.place)?, &order)?;
     out::line(&format!(
         "server {} is used no more; what it has in its directory .ropewalk-* can be removed",
         args.id

@@ -1,6 +1,7 @@
 //! A data server, as the metadata server shows it.
 
 use crate::table::bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// State of a data server that serves.
@@ -11,7 +12,7 @@ pub(crate) const STATE_DRAINING: &str = "draining";
 pub(crate) const STATE_EXPELLED: &str = "expelled";
 
 /// A data server as the metadata server sees it.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct DataServerRow {
     /// Its id.
@@ -57,7 +58,7 @@ pub(crate) struct DataServerRow {
 }
 
 /// How far a data server is with comparing its disk with sums.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ScrubRow {
     /// Whether a pass goes on.
     pub running: bool,

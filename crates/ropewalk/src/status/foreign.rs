@@ -3,6 +3,7 @@
 use super::redundancy::red;
 use super::{MdsStatus, duration};
 use crate::table::{bytes, table};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -14,7 +15,7 @@ pub(crate) const STATE_DRAINING: &str = "draining";
 pub(crate) const STATE_REMOVED: &str = "removed";
 
 /// An NFSv3 server of others.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct ForeignServerRow {
     /// `f1`, `f2`, ...

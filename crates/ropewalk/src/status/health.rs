@@ -12,6 +12,7 @@ use super::foreign::ForeignServerRow;
 use super::lag::{LagRow, seconds};
 use super::redundancy::{PlacesSummary, red};
 use super::{MdsStatus, duration};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -27,7 +28,9 @@ const HANDSHAKES_FAILED_MAX: u64 = 5;
 const GRACE_SECONDS_MAX: u64 = 300;
 
 /// How bad it is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum HealthLevel {
     /// Nothing to do.
@@ -51,7 +54,7 @@ impl HealthLevel {
 }
 
 /// Why it is not green.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct HealthReason {
     /// Yellow or red.
@@ -63,7 +66,7 @@ pub(crate) struct HealthReason {
 }
 
 /// How a cluster is.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Health {
     /// The worst of the reasons; green without one.

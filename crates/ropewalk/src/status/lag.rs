@@ -1,6 +1,7 @@
 //! What `ropewalk status` says of data servers that are behind in what others pass on to them.
 
 use crate::table::bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::fmt::Write as _;
@@ -15,7 +16,7 @@ const QUEUED_BYTES: u64 = 32 << 20;
 const SHOWN_MAX: usize = 8;
 
 /// How far a data server is behind in what another one passes on to it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct LagRow {
     /// The data server that passes on: primary of some of its places.

@@ -2,11 +2,12 @@
 //!
 //! Owns their names and what is read out of them. May not ask a server.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use server::{Counters, LATENCY_BOUNDS_US, LatencyRow as Counted};
 
 /// Requests of one operation over one transport.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct LatencyRow {
     /// The operation that names the request, or `Nfs3` and a procedure.

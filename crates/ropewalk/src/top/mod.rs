@@ -1,19 +1,18 @@
 //! `ropewalk top`: what servers do now, second by second.
 //!
-//! Owns the terminal while it runs, and gives it back. May call the admin sockets. Rates are made in `sample`, and drawn in
+//! Owns the terminal while it runs, and gives it back. May ask servers. Rates are made in `sample`, and drawn in
 //! `draw`, by functions that know neither a clock nor a terminal.
 
 mod draw;
 mod sample;
 
-use crate::admin::{Request, ask};
+use crate::admin::{MdsPlace, Request, Server, ask};
 use crate::clients::ClientPage;
 use crate::failure::{Outcome, cannot, failed};
-use crate::status::{ask_all, sockets_of};
+use crate::status::{ask_all, servers_of};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use sample::{Reading, Sample, rates};
 use std::io::{ErrorKind, IsTerminal, Write};
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Time between two readings.
@@ -22,9 +21,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// `ropewalk top`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TopArgs {
-    /// Directory of `ropewalk up`, or the state_dir of one server [default: that of `ropewalk up`]
-    #[arg(long, alias = "state-dir", value_name = "DIR")]
-    dir: Option<PathBuf>,
+    #[command(flatten)]
+    place: MdsPlace,
     /// Print the rates of each second as a line of JSON; needs no terminal
     #[arg(long)]
     json: bool,
@@ -35,9 +33,9 @@ pub(crate) struct TopArgs {
 
 /// `ropewalk top`.
 pub(crate) fn run(args: &TopArgs) -> Outcome {
-    let sockets = sockets_of(args.dir.as_deref())?;
+    let servers = servers_of(&args.place)?;
     if args.json {
-        return print(&sockets, args.count);
+        return print(&servers, args.count);
     }
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         return Err(failed(
@@ -45,40 +43,47 @@ pub(crate) fn run(args: &TopArgs) -> Outcome {
         ));
     }
     let mut terminal = ratatui::try_init().map_err(cannot("prepare the terminal"))?;
-    let shown = show(&sockets, &mut terminal);
+    let shown = show(&servers, &mut terminal);
     ratatui::restore();
     shown
 }
 
-fn read(sockets: &[PathBuf]) -> (Instant, Reading) {
-    let servers = ask_all(sockets);
-    let is_mds = |socket: &&PathBuf| {
-        let status = servers.get(&crate::status::name_of(socket));
+fn read(servers: &[Server]) -> (Instant, Reading) {
+    let told = ask_all(servers);
+    let is_mds = |server: &&Server| {
+        let status = told.get(&crate::status::name_of(server));
         matches!(status, Some(Ok(crate::status::ServerStatus::Mds(_))))
     };
-    let clients = sockets.iter().find(is_mds).map(|s| clients_of(s));
+    let clients = servers.iter().find(is_mds).map(|s| clients_of(s));
     let reading = Reading {
         clients: clients.unwrap_or_default(),
-        servers,
+        servers: told,
     };
     (Instant::now(), reading)
 }
 
 /// The first page of clients. A server of an earlier version has none.
-fn clients_of(socket: &Path) -> ClientPage {
-    ask(socket, &Request::ClientList { after: None }).unwrap_or_default()
+fn clients_of(server: &Server) -> ClientPage {
+    ask(
+        server,
+        &Request::ClientList {
+            after: None,
+            limit: None,
+        },
+    )
+    .unwrap_or_default()
 }
 
 fn between(before: &(Instant, Reading), after: &(Instant, Reading)) -> Sample {
     rates(&before.1, &after.1, after.0.duration_since(before.0))
 }
 
-fn print(sockets: &[PathBuf], count: Option<u64>) -> Outcome {
-    let mut before = read(sockets);
+fn print(servers: &[Server], count: Option<u64>) -> Outcome {
+    let mut before = read(servers);
     let mut left = count.unwrap_or(u64::MAX);
     while left > 0 {
         std::thread::sleep(INTERVAL);
-        let after = read(sockets);
+        let after = read(servers);
         let line = serde_json::to_string(&between(&before, &after));
         let line = line.map_err(cannot("write JSON"))?;
         let mut out = std::io::stdout().lock();
@@ -93,8 +98,8 @@ fn print(sockets: &[PathBuf], count: Option<u64>) -> Outcome {
     Ok(())
 }
 
-fn show(sockets: &[PathBuf], terminal: &mut ratatui::DefaultTerminal) -> Outcome {
-    let mut before = read(sockets);
+fn show(servers: &[Server], terminal: &mut ratatui::DefaultTerminal) -> Outcome {
+    let mut before = read(servers);
     let mut sample = between(&before, &before);
     loop {
         let drawn = terminal.draw(|frame| draw::draw(&sample, frame.area(), frame.buffer_mut()));
@@ -106,7 +111,7 @@ fn show(sockets: &[PathBuf], terminal: &mut ratatui::DefaultTerminal) -> Outcome
             // The size changed.
             continue;
         }
-        let after = read(sockets);
+        let after = read(servers);
         sample = between(&before, &after);
         before = after;
     }

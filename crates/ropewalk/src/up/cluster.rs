@@ -9,7 +9,7 @@
 //! A server that ends before the cluster is ready ends the start, with the last line of its log. Later it is started
 //! again (see `child`), except in a cluster in memory, where what it held is lost.
 
-use crate::admin::{Request, SOCKET_NAME, ask};
+use crate::admin::{Request, SOCKET_NAME, ask_at};
 use crate::config::{DsConfig, StoreKind};
 use crate::daemon::StateDir;
 use crate::failure::{Failure, Outcome, cannot, failed};
@@ -302,12 +302,12 @@ impl Cluster {
     }
 }
 
-/// [`ask`] without blocking the runtime.
+/// [`ask_at`] without blocking the runtime.
 pub(crate) async fn ask_async<T>(socket: PathBuf, request: Request) -> Outcome<T>
 where
     T: serde::de::DeserializeOwned + Send + 'static,
 {
-    tokio::task::spawn_blocking(move || ask(&socket, &request))
+    tokio::task::spawn_blocking(move || ask_at(&socket, &request))
         .await
         .map_err(cannot("ask the metadata server"))?
 }

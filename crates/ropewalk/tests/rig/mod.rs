@@ -217,21 +217,37 @@ impl LoneMds {
     pub fn start(connections_max: usize, more: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("mds.toml");
+        let store = match more.contains("store =") {
+            true => "",
+            false => "store = 'memory'\n",
+        };
         let text = format!(
-            "state_dir = '{}/mds'\nstore = 'memory'\nconnections_max = {connections_max}\n\
+            "state_dir = '{}/mds'\n{store}connections_max = {connections_max}\n\
              connections_per_address_max = {connections_max}\n{more}",
             dir.path().display()
         );
         std::fs::write(&config, text).unwrap();
-        let child = ropewalk()
-            .args(["mds", "--config", config.to_str().unwrap()])
-            .env("RUST_LOG", "info")
-            .stderr(File::create(dir.path().join("log")).unwrap())
-            .spawn()
-            .unwrap();
+        let child = Self::spawn(dir.path());
         let mds = Self { dir, child };
         wait_for("metadata server", || status(mds.dir.path()));
         mds
+    }
+
+    fn spawn(dir: &Path) -> Child {
+        ropewalk()
+            .args(["mds", "--config", dir.join("mds.toml").to_str().unwrap()])
+            .env("RUST_LOG", "info")
+            .stderr(File::create(dir.join("log")).unwrap())
+            .spawn()
+            .unwrap()
+    }
+
+    /// Stops it with SIGTERM, and starts it again.
+    pub fn restart(&mut self) {
+        signal(self.child.id(), rustix::process::Signal::TERM);
+        assert!(self.child.wait().unwrap().success());
+        self.child = Self::spawn(self.dir.path());
+        wait_for("metadata server", || status(self.dir.path()));
     }
 
     pub fn resident_bytes(&self) -> usize {

@@ -1,0 +1,151 @@
+//! The client of the API: one request, one answer, and the thread waits.
+
+use crate::problem::Problem;
+use crate::request::Request;
+use crate::route::{HttpForm, encode};
+use crate::tls::Stream;
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
+
+/// Longest answer in bytes.
+const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Who is asked.
+#[derive(Clone)]
+pub enum Server {
+    /// One on this machine, by its admin socket.
+    Socket(PathBuf),
+    /// One somewhere, by `admin_listen`.
+    Network {
+        /// `HOST:PORT`.
+        address: String,
+        /// The caller's token.
+        token: String,
+        /// TLS, and the name that the server must prove; bare TCP without it.
+        tls: Option<(
+            Arc<rustls::ClientConfig>,
+            rustls::pki_types::ServerName<'static>,
+        )>,
+    },
+}
+
+impl std::fmt::Display for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Socket(path) => write!(f, "{}", path.display()),
+            Self::Network { address, .. } => f.write_str(address),
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum AskError {
+    /// The server cannot be reached, or the connection broke.
+    Io(io::Error),
+    /// It does not answer in time.
+    Late(Duration),
+    /// It answers what is no answer.
+    Strange(String),
+    /// It says why not.
+    Told(Problem),
+}
+
+impl std::fmt::Display for AskError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(e) => write!(f, "{e}"),
+            Self::Late(patience) => write!(f, "no answer within {} s", patience.as_secs()),
+            Self::Strange(why) => write!(f, "no answer of this API: {why}"),
+            Self::Told(problem) => f.write_str(&problem.detail),
+        }
+    }
+}
+
+impl std::error::Error for AskError {}
+
+/// Asks a server, and blocks until it answers.
+///
+/// # Errors
+/// [`AskError`].
+pub fn ask<T: DeserializeOwned + Send>(server: &Server, request: &Request) -> Result<T, AskError> {
+    let exchange = || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(AskError::Io)?;
+        let patience = request.patience();
+        runtime.block_on(async {
+            let exchanged = tokio::time::timeout(patience, exchange(server, encode(request))).await;
+            exchanged.map_err(|_| AskError::Late(patience))?
+        })
+    };
+    // A thread of its own, as one that drives a runtime may not wait in another.
+    let exchanged = std::thread::scope(|scope| scope.spawn(exchange).join());
+    let (status, body) = exchanged.map_err(|_| AskError::Strange("a panic".to_owned()))??;
+    let strange = |e: serde_json::Error| AskError::Strange(e.to_string());
+    match status.is_success() {
+        true => serde_json::from_slice(&body).map_err(strange),
+        false => Err(AskError::Told(
+            serde_json::from_slice(&body).map_err(strange)?,
+        )),
+    }
+}
+
+async fn exchange(server: &Server, form: HttpForm) -> Result<(http::StatusCode, Bytes), AskError> {
+    let stream = connect(server).await.map_err(AskError::Io)?;
+    let broken = |e: hyper::Error| AskError::Io(io::Error::other(e));
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(broken)?;
+    let connection = tokio::spawn(connection);
+    let mut request = head(server).method(form.method).uri(form.target);
+    if !form.body.is_empty() {
+        request = request.header(CONTENT_TYPE, "application/json");
+    }
+    let request = request
+        .body(Full::new(Bytes::from(form.body)))
+        .map_err(|e| AskError::Strange(e.to_string()))?;
+    let response = sender.send_request(request).await.map_err(broken)?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect();
+    let body = body.await.map_err(|e| AskError::Io(io::Error::other(e)))?;
+    connection.abort();
+    Ok((status, body.to_bytes()))
+}
+
+/// What every request to a server has.
+pub(crate) fn head(server: &Server) -> http::request::Builder {
+    let request = http::Request::builder();
+    match server {
+        Server::Socket(_) => request.header(HOST, "localhost"),
+        Server::Network { address, token, .. } => request
+            .header(HOST, address)
+            .header(AUTHORIZATION, format!("Bearer {token}")),
+    }
+}
+
+pub(crate) async fn connect(server: &Server) -> io::Result<Box<dyn Stream>> {
+    match server {
+        Server::Socket(path) => Ok(Box::new(UnixStream::connect(path).await?)),
+        Server::Network { address, tls, .. } => {
+            let stream = TcpStream::connect(address).await?;
+            match tls {
+                None => Ok(Box::new(stream)),
+                Some((config, name)) => {
+                    let connector = TlsConnector::from(Arc::clone(config));
+                    Ok(Box::new(connector.connect(name.clone(), stream).await?))
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What a server hands in, so that the API has something to answer with.
+
+use crate::caller::{Caller, Denied};
+use crate::events::Events;
+use crate::request::Request;
+use crate::stream::Samples;
+use crate::tls::Stream;
+use serde_json::Value;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// Why a request is not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// What it names is not there.
+    NotFound(String),
+    /// It is there, and the server refuses: the state of things forbids it.
+    Refused(String),
+}
+
+impl Refusal {
+    /// The sentence.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::NotFound(text) | Self::Refused(text) => text,
+        }
+    }
+}
+
+impl From<String> for Refusal {
+    fn from(text: String) -> Self {
+        Self::Refused(text)
+    }
+}
+
+/// The answer to a request.
+pub type Answer = Pin<Box<dyn Future<Output = Result<Value, Refusal>> + Send + 'static>>;
+
+/// What goes on for as long as a stream.
+pub type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send + 'static>>;
+
+/// A file of the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asset {
+    /// Its path, such as `/` or `/assets/app.js`.
+    pub path: &'static str,
+    /// Its media type.
+    pub media_type: &'static str,
+    /// Its bytes.
+    pub bytes: &'static [u8],
+}
+
+/// Who answers at a server.
+pub trait Desk: Send + Sync + 'static {
+    /// Does what a request says. It goes on when the caller has gone, where half of it would be worse.
+    fn answer(&self, request: Request) -> Answer;
+
+    /// Whose token this is.
+    ///
+    /// # Errors
+    /// [`Denied`].
+    fn caller(&self, token: &str) -> Result<Caller, Denied>;
+
+    /// What the server has told lately.
+    fn events(&self) -> &Events;
+
+    /// The samples that pages follow.
+    fn samples(&self) -> &Samples;
+
+    /// The OpenAPI document.
+    fn openapi(&self) -> &Value;
+
+    /// Serves NFS over a stream until it ends, with the rights of an administrator; `peer` is its name for logs.
+    fn serve_nfs(&self, stream: Box<dyn Stream>, peer: Arc<str>) -> BoxFuture;
+
+    /// The files of the page.
+    fn assets(&self) -> &'static [Asset];
+}

@@ -1,0 +1,186 @@
+//! The table of routes: each command of [`crate::Request`] once.
+
+use crate::caller::Role;
+use crate::caller::Role::{Admin, Operator, Viewer};
+use crate::route::ParamKind::{Bool, Number, Numbers, Text};
+use crate::route::{Param, ParamKind, Route};
+use http::Method;
+use std::sync::LazyLock;
+
+const fn param(name: &'static str, kind: ParamKind) -> Param {
+    Param { name, kind }
+}
+
+const NONE: &[Param] = &[];
+const DS: &[Param] = &[param("ds_id", Number)];
+const SERVER: &[Param] = &[param("server_id", Number)];
+const CLIENT: &[Param] = &[param("id", Text)];
+
+/// Rows as they are written down: command, method and path, parameters, role, tag.
+type Row = (
+    &'static str,
+    (Method, &'static str),
+    &'static [Param],
+    Role,
+    &'static str,
+);
+
+fn rows() -> Vec<Row> {
+    let mut rows = watching();
+    rows.extend(data_servers());
+    rows.extend(clients());
+    rows.extend(cluster());
+    rows
+}
+
+fn watching() -> Vec<Row> {
+    const PAGE: &[Param] = &[param("after", Number), param("limit", Number)];
+    let get = |path| (Method::GET, path);
+    vec![
+        ("status", get("/status"), NONE, Viewer, "state"),
+        ("health", get("/health"), NONE, Viewer, "state"),
+        ("events", get("/events"), PAGE, Viewer, "state"),
+        ("config", get("/config"), NONE, Operator, "state"),
+    ]
+}
+
+fn data_servers() -> Vec<Row> {
+    const REMOVED: &[Param] = &[param("ds_id", Number), param("yes_lose_data", Bool)];
+    const REMOVED_NFS3: &[Param] = &[param("server_id", Number), param("force", Bool)];
+    let get = |path| (Method::GET, path);
+    let post = |path| (Method::POST, path);
+    let delete = |path| (Method::DELETE, path);
+    let own = "data servers";
+    let others = "NFSv3 servers";
+    vec![
+        (
+            "ds-drain",
+            post("/data-servers/{ds_id}/drain"),
+            DS,
+            Operator,
+            own,
+        ),
+        (
+            "ds-undrain",
+            post("/data-servers/{ds_id}/undrain"),
+            DS,
+            Operator,
+            own,
+        ),
+        (
+            "ds-loss",
+            get("/data-servers/{ds_id}/loss"),
+            DS,
+            Viewer,
+            own,
+        ),
+        (
+            "ds-remove",
+            delete("/data-servers/{ds_id}"),
+            REMOVED,
+            Admin,
+            own,
+        ),
+        ("expel", post("/data-servers/{ds_id}/expel"), DS, Admin, own),
+        ("ds-rebalance", post("/rebalance"), NONE, Operator, own),
+        (
+            "fill-rate",
+            (Method::PUT, "/fill-rate"),
+            NONE,
+            Operator,
+            own,
+        ),
+        ("scrub", post("/scrub"), NONE, Operator, own),
+        ("add-nfs3", post("/nfs3-servers"), NONE, Admin, others),
+        (
+            "drain-nfs3",
+            post("/nfs3-servers/{server_id}/drain"),
+            SERVER,
+            Operator,
+            others,
+        ),
+        (
+            "undrain-nfs3",
+            post("/nfs3-servers/{server_id}/undrain"),
+            SERVER,
+            Operator,
+            others,
+        ),
+        (
+            "remove-nfs3",
+            delete("/nfs3-servers/{server_id}"),
+            REMOVED_NFS3,
+            Admin,
+            others,
+        ),
+    ]
+}
+
+fn clients() -> Vec<Row> {
+    const PAGE: &[Param] = &[param("after", Text), param("limit", Number)];
+    const PATH: &[Param] = &[param("path", Text)];
+    const FILES: &[Param] = &[param("files", Numbers)];
+    const HOST: &[Param] = &[param("host", Text)];
+    let get = |path| (Method::GET, path);
+    let post = |path| (Method::POST, path);
+    let clients = "clients";
+    let files = "files";
+    vec![
+        ("client-list", get("/clients"), PAGE, Viewer, clients),
+        ("client-show", get("/clients/{id}"), CLIENT, Viewer, clients),
+        (
+            "client-evict",
+            post("/clients/{id}/evict"),
+            CLIENT,
+            Operator,
+            clients,
+        ),
+        ("nlm-hosts", get("/nlm-hosts"), NONE, Viewer, clients),
+        (
+            "nlm-free",
+            post("/nlm-hosts/{host}/free"),
+            HOST,
+            Operator,
+            clients,
+        ),
+        ("lock-list", get("/locks"), PATH, Viewer, files),
+        ("file-paths", get("/file-paths"), FILES, Viewer, files),
+    ]
+}
+
+fn cluster() -> Vec<Row> {
+    const ACCESS: &[Param] = &[param("id", Number)];
+    let get = |path| (Method::GET, path);
+    let post = |path| (Method::POST, path);
+    let access = "access";
+    let cluster = "cluster";
+    vec![
+        ("token-create", post("/join-tokens"), NONE, Admin, cluster),
+        ("token-list", get("/join-tokens"), NONE, Operator, cluster),
+        ("key-rotate", post("/keys/rotate"), NONE, Admin, cluster),
+        ("accept-state", post("/accept-state"), NONE, Admin, cluster),
+        ("reload", post("/reload"), NONE, Admin, cluster),
+        ("access-create", post("/access-tokens"), NONE, Admin, access),
+        ("access-list", get("/access-tokens"), NONE, Admin, access),
+        (
+            "access-revoke",
+            (Method::DELETE, "/access-tokens/{id}"),
+            ACCESS,
+            Admin,
+            access,
+        ),
+    ]
+}
+
+/// The routes of all commands.
+pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
+    let route = |(command, (method, path), params, role, tag): Row| Route {
+        command,
+        method,
+        path,
+        params,
+        role,
+        tag,
+    };
+    rows().into_iter().map(route).collect()
+});

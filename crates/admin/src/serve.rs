@@ -1,0 +1,390 @@
+//! The HTTP server of the API (RFC 9110, RFC 9112): who is asked, in which role, and how it is answered.
+//!
+//! # Ordering
+//! The token is checked before the body is read. The body is read whole before anything is done.
+//!
+//! # Failure
+//! A peer is bounded in connections, in the bytes and the time of a head and a body, and in streams. What it does wrong is
+//! answered with a problem document. An order goes into the log with its caller and its end.
+
+use crate::caller::{Caller, Denied, Role};
+use crate::desk::{Asset, Desk};
+use crate::problem::{PROBLEM_JSON, Problem};
+use crate::route::{API_ROOT, Route, decode, find};
+use crate::stream;
+use crate::tls::{Accepted, Listener};
+use crate::tunnel;
+use bytes::Bytes;
+use http::header::{
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName,
+    HeaderValue, ORIGIN, REFERRER_POLICY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{Method, Request as HttpRequest, Response, StatusCode};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Serialize;
+use serde_json::Value;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// Connections of one listener at once; more wait in the kernel's queue.
+pub const CONNECTIONS_MAX: usize = 64;
+/// Longest head of a request in bytes.
+pub const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Longest body of a request in bytes.
+pub const BODY_BYTES_MAX: usize = 64 * 1024;
+/// Most headers of a request.
+const HEADERS_MAX: usize = 64;
+/// How long a head may take; an idle connection ends after that.
+const HEAD_MAX: Duration = Duration::from_secs(60);
+/// How long a body may take.
+const BODY_MAX: Duration = Duration::from_secs(10);
+/// After so long without an acknowledgement by the peer a connection ends.
+const PEER_SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Pause after a failed accept.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// Scheme of the header with the token (RFC 6750 §2.1).
+const BEARER: &str = "Bearer ";
+/// What a page may load: nothing from elsewhere.
+const CONTENT_POLICY: &str =
+    "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Where callers come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Door {
+    /// By the admin socket, whose mode says who can.
+    Socket,
+    /// By the network: each request has a token.
+    Network,
+}
+
+type Body = BoxBody<Bytes, Infallible>;
+
+/// What one listener serves.
+pub struct Service {
+    desk: Arc<dyn Desk>,
+    door: Door,
+    tunnels: Arc<Semaphore>,
+}
+
+/// Serves a listener until the task is dropped. Needs a runtime.
+pub async fn serve(listener: Listener, door: Door, desk: Arc<dyn Desk>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let service = Arc::new(Service {
+        desk,
+        door,
+        tunnels: Arc::new(Semaphore::new(tunnel::TUNNELS_MAX)),
+    });
+    let mut connections = JoinSet::new();
+    loop {
+        let place = Arc::clone(&places).acquire_owned().await;
+        let place = place.expect("the semaphore is never closed");
+        let accepted = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "administration listener");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+                continue;
+            }
+        };
+        while connections.try_join_next().is_some() {}
+        let service = Arc::clone(&service);
+        connections.spawn(async move {
+            let _place = place;
+            service.connection(accepted).await;
+        });
+    }
+}
+
+impl Service {
+    async fn connection(self: Arc<Self>, accepted: Accepted) {
+        let peer = accepted.peer();
+        if let Accepted::Tcp(stream, _) | Accepted::Tls(stream, _, _) = &accepted {
+            let socket = socket2::SockRef::from(stream);
+            let _ = socket.set_tcp_user_timeout(Some(PEER_SILENCE_MAX));
+            let _ = stream.set_nodelay(true);
+        }
+        let stream = match accepted.open().await {
+            Ok(stream) => stream,
+            Err(error) => return tracing::debug!(%error, ?peer, "administration handshake"),
+        };
+        let service = service_fn(move |request| {
+            let service = Arc::clone(&self);
+            async move { Ok::<_, Infallible>(service.answer(request, peer).await) }
+        });
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_MAX)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .max_headers(HEADERS_MAX)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades()
+            .await;
+        if let Err(error) = served {
+            tracing::debug!(%error, ?peer, "administration connection");
+        }
+    }
+
+    async fn answer(
+        &self,
+        request: HttpRequest<Incoming>,
+        peer: Option<SocketAddr>,
+    ) -> Response<Body> {
+        let id = next_request_id();
+        let mut response = match self.dispatch(request, peer, id).await {
+            Ok(response) => response,
+            Err(problem) => problem_response(&problem),
+        };
+        let headers = response.headers_mut();
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        headers.insert(
+            CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static(CONTENT_POLICY),
+        );
+        headers.insert(REQUEST_ID, HeaderValue::from(id));
+        response
+    }
+
+    async fn dispatch(
+        &self,
+        request: HttpRequest<Incoming>,
+        peer: Option<SocketAddr>,
+        id: u64,
+    ) -> Result<Response<Body>, Problem> {
+        refuse_other_sites(&request)?;
+        let path = request.uri().path().to_owned();
+        let is_get = matches!(*request.method(), Method::GET | Method::HEAD);
+        let Some(below) = path.strip_prefix(API_ROOT).filter(|p| p.starts_with('/')) else {
+            let asset = self.desk.assets().iter().find(|a| a.path == path);
+            return match asset {
+                Some(asset) if is_get => Ok(asset_response(asset)),
+                Some(_) => Err(Problem::method_not_allowed("GET, HEAD")),
+                None => {
+                    let detail = format!("there is no {path}; the API is below {API_ROOT}");
+                    Err(Problem::new(StatusCode::NOT_FOUND, detail))
+                }
+            };
+        };
+        if is_get && below == "/openapi.json" {
+            return json_response(self.desk.openapi());
+        }
+        let token = bearer(&request);
+        let caller = self.admit(token.as_deref())?;
+        match below {
+            "/session" if is_get => json_response(&caller),
+            "/stream" if is_get => self.stream(token),
+            tunnel::PATH => self.tunnel(request, &caller, token),
+            _ => self.order(request, below, &caller, (peer, id)).await,
+        }
+    }
+
+    fn admit(&self, token: Option<&str>) -> Result<Caller, Problem> {
+        match (self.door, token) {
+            (Door::Socket, _) => Ok(Caller::at_socket()),
+            (Door::Network, None) => Err(Denied::Missing.into()),
+            (Door::Network, Some(token)) => Ok(self.desk.caller(token)?),
+        }
+    }
+
+    fn stream(&self, token: Option<String>) -> Result<Response<Body>, Problem> {
+        let place = self.desk.samples().place();
+        let place = place.ok_or_else(|| {
+            let detail = format!("{} pages follow already", stream::STREAMS_MAX);
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+        })?;
+        let is_welcome = self.still_welcome(token);
+        let body = stream::body(Arc::clone(&self.desk), place, is_welcome);
+        let mut response = Response::new(body.boxed());
+        set_type(&mut response, "text/event-stream");
+        no_store(&mut response);
+        Ok(response)
+    }
+
+    /// Says whether the token is still good.
+    fn still_welcome(&self, token: Option<String>) -> impl Fn() -> bool + Send + Sync + 'static {
+        let (desk, door) = (Arc::clone(&self.desk), self.door);
+        move || match (door, &token) {
+            (Door::Socket, _) => true,
+            (Door::Network, token) => token.as_ref().is_some_and(|t| desk.caller(t).is_ok()),
+        }
+    }
+
+    fn tunnel(
+        &self,
+        request: HttpRequest<Incoming>,
+        caller: &Caller,
+        token: Option<String>,
+    ) -> Result<Response<Body>, Problem> {
+        if caller.role < Role::Admin {
+            return Err(Problem::forbidden(caller.role, Role::Admin));
+        }
+        tunnel::check(&request)?;
+        let place = Arc::clone(&self.tunnels).try_acquire_owned();
+        let place = place.map_err(|_| {
+            let detail = format!("{} tunnels are open already", tunnel::TUNNELS_MAX);
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+        })?;
+        let is_welcome = self.still_welcome(token);
+        tunnel::open(request, Arc::clone(&self.desk), caller, place, is_welcome);
+        Ok(tunnel::switch(whole(Bytes::new())))
+    }
+
+    async fn order(
+        &self,
+        request: HttpRequest<Incoming>,
+        below: &str,
+        caller: &Caller,
+        (peer, id): (Option<SocketAddr>, u64),
+    ) -> Result<Response<Body>, Problem> {
+        let (route, values) = find(request.method(), below)?;
+        if caller.role < route.role {
+            return Err(Problem::forbidden(caller.role, route.role));
+        }
+        let query = request.uri().query().map(str::to_owned);
+        let body = read_body(request).await?;
+        let order = decode(route, &values, query.as_deref(), &body)?;
+        let work_max = order.work_max();
+        let answered = timeout(work_max, self.desk.answer(order)).await;
+        let answered = answered.unwrap_or_else(|_| {
+            Err(format!("not done after {} s; it may go on", work_max.as_secs()).into())
+        });
+        audit(route, below, caller, (peer, id), &answered);
+        json_response(&answered?)
+    }
+}
+
+/// Tells of an order and its end. What only looks is not told.
+fn audit(
+    route: &Route,
+    path: &str,
+    caller: &Caller,
+    (peer, request_id): (Option<SocketAddr>, u64),
+    answered: &Result<Value, crate::Refusal>,
+) {
+    if route.is_safe() {
+        return;
+    }
+    let peer = peer.map_or_else(|| "local".to_owned(), |peer| peer.to_string());
+    let (caller, order) = (&caller.name, route.command);
+    match answered {
+        Ok(_) => tracing::info!(request_id, caller, peer, order, path, "audit: done"),
+        Err(refusal) => {
+            let why = refusal.text();
+            tracing::warn!(request_id, caller, peer, order, path, why, "audit: refused");
+        }
+    }
+}
+
+fn next_request_id() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+/// A browser says which site a request comes from: another one's is none of ours.
+fn refuse_other_sites(request: &HttpRequest<Incoming>) -> Result<(), Problem> {
+    let Some(origin) = request.headers().get(ORIGIN) else {
+        return Ok(());
+    };
+    let host = request.headers().get(HOST).map(HeaderValue::as_bytes);
+    let authority = origin.to_str().ok().and_then(|o| o.split_once("://"));
+    match (authority, host) {
+        (Some((_, authority)), Some(host)) if authority.as_bytes() == host => Ok(()),
+        _ => Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            "the request comes from another site's page",
+        )),
+    }
+}
+
+fn bearer(request: &HttpRequest<Incoming>) -> Option<String> {
+    let header = request.headers().get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = header.split_at_checked(BEARER.len())?;
+    (scheme.eq_ignore_ascii_case(BEARER)).then(|| token.trim().to_owned())
+}
+
+async fn read_body(request: HttpRequest<Incoming>) -> Result<Bytes, Problem> {
+    let media_type = request.headers().get(CONTENT_TYPE).cloned();
+    let reading = Limited::new(request.into_body(), BODY_BYTES_MAX).collect();
+    let read = timeout(BODY_MAX, reading).await;
+    let read = read.map_err(|_| {
+        let detail = format!("the body took longer than {} s", BODY_MAX.as_secs());
+        Problem::new(StatusCode::REQUEST_TIMEOUT, detail)
+    })?;
+    let body = read.map_err(|error| match error.downcast::<LengthLimitError>() {
+        Ok(_) => {
+            let detail = format!("a body has at most {BODY_BYTES_MAX} bytes");
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+        }
+        Err(error) => Problem::bad_request(format!("the body broke off: {error}")),
+    })?;
+    let body = body.to_bytes();
+    let is_json = media_type.is_some_and(|t| t.as_bytes().starts_with(b"application/json"));
+    if !body.is_empty() && !is_json {
+        let detail = "a body needs `Content-Type: application/json`";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
+    }
+    Ok(body)
+}
+
+fn set_type(response: &mut Response<Body>, media_type: &'static str) {
+    let value = HeaderValue::from_static(media_type);
+    response.headers_mut().insert(CONTENT_TYPE, value);
+}
+
+fn no_store(response: &mut Response<Body>) {
+    let value = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(CACHE_CONTROL, value);
+}
+
+fn whole(bytes: Bytes) -> Response<Body> {
+    Response::new(Full::new(bytes).boxed())
+}
+
+fn json_response(value: &impl Serialize) -> Result<Response<Body>, Problem> {
+    let text = serde_json::to_vec(value);
+    let text = text.map_err(|e| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
+    let mut response = whole(text.into());
+    set_type(&mut response, "application/json");
+    no_store(&mut response);
+    Ok(response)
+}
+
+fn problem_response(problem: &Problem) -> Response<Body> {
+    let text = serde_json::to_vec(problem).expect("a problem is plain text");
+    let mut response = whole(text.into());
+    *response.status_mut() = problem.code();
+    set_type(&mut response, PROBLEM_JSON);
+    no_store(&mut response);
+    let allow = problem.allow.as_deref().map(HeaderValue::from_str);
+    if let Some(Ok(allow)) = allow {
+        response.headers_mut().insert(ALLOW, allow);
+    }
+    if problem.code() == StatusCode::UNAUTHORIZED {
+        let challenge = HeaderValue::from_static("Bearer realm=\"ropewalk\"");
+        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
+    response
+}
+
+fn asset_response(asset: &Asset) -> Response<Body> {
+    let mut response = whole(Bytes::from_static(asset.bytes));
+    set_type(&mut response, asset.media_type);
+    let value = HeaderValue::from_static("no-cache");
+    response.headers_mut().insert(CACHE_CONTROL, value);
+    response
+}
+
+#[cfg(test)]
+mod tests;

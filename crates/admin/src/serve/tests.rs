@@ -1,0 +1,302 @@
+//! Goal: whatever comes over a socket is answered in bounded memory and time, and only to those who may ask.
+use super::*;
+use crate::{Answer, AskError, Events, Refusal, Request, Role, Samples, Server, ask};
+use serde_json::json;
+use std::net::SocketAddr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Answers each request with its debug text, and refuses two.
+struct Echo {
+    events: Events,
+    samples: Samples,
+    openapi: Value,
+}
+
+const PAGE: &[Asset] = &[Asset {
+    path: "/",
+    media_type: "text/html; charset=utf-8",
+    bytes: b"<p>page",
+}];
+
+impl Desk for Echo {
+    fn answer(&self, request: Request) -> Answer {
+        Box::pin(async move {
+            match request {
+                Request::Reload => Err(Refusal::Refused("the file is wrong".to_owned())),
+                Request::ClientShow { id } => {
+                    Err(Refusal::NotFound(format!("there is no client {id}")))
+                }
+                other => Ok(json!(format!("{other:?}"))),
+            }
+        })
+    }
+
+    fn caller(&self, token: &str) -> Result<Caller, Denied> {
+        let role = match token {
+            "v" => Role::Viewer,
+            "o" => Role::Operator,
+            "a" => Role::Admin,
+            "old" => return Err(Denied::Expired),
+            _ => return Err(Denied::Unknown),
+        };
+        Ok(Caller {
+            name: token.to_owned(),
+            role,
+            expires_at: None,
+        })
+    }
+
+    fn events(&self) -> &Events {
+        &self.events
+    }
+
+    fn samples(&self) -> &Samples {
+        &self.samples
+    }
+
+    fn openapi(&self) -> &Value {
+        &self.openapi
+    }
+
+    fn serve_nfs(&self, mut stream: Box<dyn crate::Stream>, peer: Arc<str>) -> crate::BoxFuture {
+        Box::pin(async move {
+            let _ = stream.write_all(peer.as_bytes()).await;
+        })
+    }
+
+    fn assets(&self) -> &'static [Asset] {
+        PAGE
+    }
+}
+
+fn echo() -> Arc<dyn Desk> {
+    Arc::new(Echo {
+        events: Events::default(),
+        samples: Samples::default(),
+        openapi: json!({"openapi": "3.1.0"}),
+    })
+}
+
+async fn network(desk: Arc<dyn Desk>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(Listener::Tcp(listener), Door::Network, desk));
+    address
+}
+
+/// What is answered to these bytes; the server closes, or two seconds go by.
+async fn exchange(address: SocketAddr, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    let mut answer = Vec::new();
+    let reading = stream.read_to_end(&mut answer);
+    let _ = timeout(Duration::from_secs(2), reading).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+async fn get(address: SocketAddr, target: &str, more: &str) -> String {
+    let head = format!("GET {target} HTTP/1.1\r\nHost: a:1\r\nConnection: close\r\n{more}\r\n");
+    exchange(address, head.as_bytes()).await
+}
+
+async fn post(address: SocketAddr, target: &str, more: &str, body: &str) -> String {
+    let head = format!(
+        "POST {target} HTTP/1.1\r\nHost: a:1\r\nConnection: close\r\nAuthorization: Bearer o\r\nContent-Length: {}\r\n{more}\r\n{body}",
+        body.len()
+    );
+    exchange(address, head.as_bytes()).await
+}
+
+const VIEWER: &str = "Authorization: Bearer v\r\n";
+const JSON: &str = "Content-Type: application/json\r\n";
+
+#[tokio::test]
+async fn the_page_and_the_document_need_no_token_and_all_else_does() {
+    let address = network(echo()).await;
+    let page = get(address, "/", "").await;
+    assert!(
+        page.starts_with("HTTP/1.1 200") && page.ends_with("<p>page"),
+        "{page}"
+    );
+    assert!(
+        page.contains("content-security-policy: default-src 'self'"),
+        "{page}"
+    );
+    assert!(
+        get(address, "/api/v1/openapi.json", "")
+            .await
+            .contains("3.1.0")
+    );
+    for (more, word) in [
+        ("", "Bearer TOKEN"),
+        ("Authorization: Basic v\r\n", "Bearer TOKEN"),
+        ("Authorization: Bearer x\r\n", "unknown"),
+        ("Authorization: Bearer old\r\n", "expired"),
+    ] {
+        let answer = get(address, "/api/v1/status", more).await;
+        assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+        assert!(answer.contains("www-authenticate: Bearer"), "{answer}");
+        assert!(answer.contains("application/problem+json"), "{answer}");
+        assert!(answer.contains(word), "{answer}");
+    }
+    let status = get(address, "/api/v1/status", VIEWER).await;
+    assert!(
+        status.starts_with("HTTP/1.1 200") && status.ends_with("\"Status\""),
+        "{status}"
+    );
+    let session = get(address, "/api/v1/session", "authorization: bearer v\r\n").await;
+    assert!(session.contains("\"role\":\"viewer\""), "{session}");
+}
+
+#[tokio::test]
+async fn roles_bound_what_is_done() {
+    let address = network(echo()).await;
+    let config = get(address, "/api/v1/config", VIEWER).await;
+    assert!(
+        config.starts_with("HTTP/1.1 403") && config.contains("operator"),
+        "{config}"
+    );
+    let drained = post(address, "/api/v1/data-servers/3/drain", "", "").await;
+    assert!(
+        drained.contains("DsDrain { ds_id: 3, substitute: None, dry_run: false }"),
+        "{drained}"
+    );
+    let reload = post(address, "/api/v1/reload", "", "").await;
+    assert!(reload.starts_with("HTTP/1.1 403"), "{reload}");
+    let shown = get(address, "/api/v1/clients/1", VIEWER).await;
+    assert!(
+        shown.starts_with("HTTP/1.1 404") && shown.contains("no client 1"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn wrong_requests_get_their_status() {
+    let address = network(echo()).await;
+    let long = "x".repeat(BODY_BYTES_MAX + 1);
+    for (answer, status) in [
+        (get(address, "/nothing", "").await, "404"),
+        (get(address, "/api/v1/nothing", VIEWER).await, "404"),
+        (get(address, "/api/v1/scrub", VIEWER).await, "405"),
+        (
+            get(address, "/api/v1/status", "Origin: http://evil\r\n").await,
+            "403",
+        ),
+        (post(address, "/api/v1/scrub", "", "{}").await, "415"),
+        (post(address, "/api/v1/scrub", JSON, "{").await, "400"),
+        (post(address, "/api/v1/scrub", JSON, &long).await, "413"),
+        (post(address, "/", "", "").await, "405"),
+        (exchange(address, b"\x16\x03\x01\x02\r\n\r\n").await, "400"),
+    ] {
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{status}: {answer}"
+        );
+    }
+    let refused = get(address, "/api/v1/scrub", VIEWER).await;
+    assert!(refused.contains("allow: POST"), "{refused}");
+    let long = get(
+        address,
+        "/",
+        &format!("X: {}\r\n", "x".repeat(HEAD_BYTES_MAX)),
+    )
+    .await;
+    assert!(long.starts_with("HTTP/1.1 431"), "{long}");
+    let same = get(
+        address,
+        "/api/v1/status",
+        &format!("Origin: http://a:1\r\n{VIEWER}"),
+    )
+    .await;
+    assert!(same.starts_with("HTTP/1.1 200"), "{same}");
+}
+
+#[tokio::test]
+async fn a_stream_has_samples_and_events_until_its_place_is_given_back() {
+    let desk = echo();
+    let address = network(Arc::clone(&desk)).await;
+    tokio::spawn(Samples::run(Arc::clone(&desk)));
+    let mut streams = Vec::new();
+    for _ in 0..stream::STREAMS_MAX {
+        let mut one = TcpStream::connect(address).await.unwrap();
+        let head = format!("GET /api/v1/stream HTTP/1.1\r\nHost: a:1\r\n{VIEWER}\r\n");
+        one.write_all(head.as_bytes()).await.unwrap();
+        let mut begin = [0; 15];
+        one.read_exact(&mut begin).await.unwrap();
+        assert_eq!(&begin, b"HTTP/1.1 200 OK");
+        streams.push(one);
+    }
+    let full = get(address, "/api/v1/stream", VIEWER).await;
+    assert!(full.starts_with("HTTP/1.1 503"), "{full}");
+    desk.events()
+        .record(crate::Level::Warn, "a disk\nis full".to_owned());
+    let mut text = String::new();
+    let mut first = streams.pop().unwrap();
+    while !(text.contains("event: sample") && text.contains("event: log")) {
+        let mut piece = [0; 4096];
+        let reading = timeout(Duration::from_secs(10), first.read(&mut piece));
+        let count = reading.await.unwrap().unwrap();
+        assert_ne!(count, 0, "{text}");
+        text += &String::from_utf8_lossy(&piece[..count]);
+    }
+    assert!(text.contains(r#""text":"a disk\nis full""#), "{text}");
+    drop((first, streams));
+    for attempt in 0.. {
+        let again = get(address, "/api/v1/stream", VIEWER).await;
+        if again.starts_with("HTTP/1.1 200") {
+            break;
+        }
+        assert!(attempt < 100, "{again}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[test]
+fn who_opens_the_socket_is_an_admin_and_refusals_come_as_sentences() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let server = Server::Socket(path.clone());
+    let nobody = ask::<Value>(&server, &Request::Status).unwrap_err();
+    assert!(matches!(nobody, AskError::Io(_)), "{nobody:?}");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let _inside = runtime.enter();
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    runtime.spawn(serve(Listener::Unix(listener), Door::Socket, echo()));
+    let rotated: String = ask(&server, &Request::KeyRotate).unwrap();
+    assert_eq!(rotated, "KeyRotate");
+    let refused = ask::<Value>(&server, &Request::Reload).unwrap_err();
+    let AskError::Told(problem) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(
+        (problem.status, &*problem.detail),
+        (409, "the file is wrong")
+    );
+    let strange = ask::<u64>(&server, &Request::Scrub).unwrap_err();
+    assert!(matches!(strange, AskError::Strange(_)), "{strange:?}");
+}
+
+#[tokio::test]
+async fn an_admin_gets_a_tunnel_and_nobody_else() {
+    let address = network(echo()).await;
+    let server = |token: &str| Server::Network {
+        address: address.to_string(),
+        token: token.to_owned(),
+        tls: None,
+    };
+    let refused = crate::open_tunnel(&server("o")).await.err().unwrap();
+    assert!(
+        matches!(&refused, AskError::Told(p) if p.status == 403),
+        "{refused:?}"
+    );
+    let plain = get(address, "/api/v1/nfs", "Authorization: Bearer a\r\n").await;
+    assert!(plain.starts_with("HTTP/1.1 426"), "{plain}");
+    let mut tunnel = crate::open_tunnel(&server("a")).await.unwrap();
+    let mut text = String::new();
+    tunnel.read_to_string(&mut text).await.unwrap();
+    assert_eq!(text, "admin a");
+}

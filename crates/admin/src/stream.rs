@@ -1,0 +1,131 @@
+//! The event stream that pages follow: a sample of the state each second, and what the server tells (WHATWG HTML §9.2).
+//!
+//! # Ordering
+//! A reader that is slow misses samples; it never makes anybody wait. Events come once each, in order.
+//!
+//! # Failure
+//! A reader that takes nothing for [`READER_MAX`] is cut off. The stream of a token that is revoked ends.
+
+use crate::desk::Desk;
+use crate::events::now_ms;
+use crate::request::Request;
+use bytes::Bytes;
+use http_body_util::channel::{Channel, Sender};
+use serde_json::json;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// Streams at once.
+pub const STREAMS_MAX: usize = 32;
+/// Time from one sample to the next.
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+/// A comment is sent as often, so that a dead connection is noticed.
+const COMMENT_EVERY: Duration = Duration::from_secs(15);
+/// How long a reader may take for one piece.
+const READER_MAX: Duration = Duration::from_secs(30);
+/// Events in one piece.
+const EVENTS_IN_PIECE: usize = 64;
+/// Pieces that wait for a reader.
+const PIECES_WAITING: usize = 2;
+
+/// The newest sample, and who follows.
+#[derive(Debug)]
+pub struct Samples {
+    newest: watch::Sender<Bytes>,
+    places: Arc<Semaphore>,
+}
+
+impl Default for Samples {
+    fn default() -> Self {
+        Self {
+            newest: watch::Sender::new(Bytes::new()),
+            places: Arc::new(Semaphore::new(STREAMS_MAX)),
+        }
+    }
+}
+
+impl Samples {
+    /// Takes a sample each second while somebody follows, until the task is dropped. Needs a runtime.
+    pub async fn run(desk: Arc<dyn Desk>) {
+        let mut ticks = interval(SAMPLE_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let newest = &desk.samples().newest;
+            if newest.receiver_count() == 0 {
+                continue;
+            }
+            let status = desk.answer(Request::Status).await.unwrap_or_default();
+            let health = desk.answer(Request::Health).await.unwrap_or_default();
+            let data = json!({"at_ms": now_ms(), "status": status, "health": health});
+            newest.send_replace(piece("sample", &data.to_string()));
+        }
+    }
+
+    /// A place for one more stream, where there is one.
+    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
+    }
+}
+
+fn piece(event: &str, data: &str) -> Bytes {
+    // JSON has no bare line break, so that one data line has all.
+    format!("event: {event}\ndata: {data}\n\n").into()
+}
+
+/// The body of one stream. It ends when `is_welcome` says no.
+pub(crate) fn body(
+    desk: Arc<dyn Desk>,
+    place: OwnedSemaphorePermit,
+    is_welcome: impl Fn() -> bool + Send + 'static,
+) -> Channel<Bytes, Infallible> {
+    let (sender, body) = Channel::new(PIECES_WAITING);
+    tokio::spawn(async move {
+        let _place = place;
+        feed(&*desk, sender, is_welcome).await;
+    });
+    body
+}
+
+async fn feed(
+    desk: &dyn Desk,
+    mut sender: Sender<Bytes, Infallible>,
+    is_welcome: impl Fn() -> bool,
+) {
+    let mut samples = desk.samples().newest.subscribe();
+    let mut events = desk.events().follow();
+    let mut comments = interval(COMMENT_EVERY);
+    let mut told = *events.borrow_and_update();
+    loop {
+        let piece = tokio::select! {
+            changed = samples.changed() => match changed {
+                Ok(()) => samples.borrow_and_update().clone(),
+                Err(_) => return,
+            },
+            changed = events.changed() => match changed {
+                Ok(()) => {
+                    let page = desk.events().page(told, EVENTS_IN_PIECE);
+                    events.borrow_and_update();
+                    if page.next.is_some() {
+                        events.mark_changed();
+                    }
+                    told = page.events.last().map_or(told, |e| e.id);
+                    let texts = page.events.iter().filter_map(|e| serde_json::to_string(e).ok());
+                    texts.flat_map(|text| piece("log", &text)).collect()
+                }
+                Err(_) => return,
+            },
+            _ = comments.tick() => Bytes::from_static(b":\n\n"),
+        };
+        if !is_welcome() {
+            return;
+        }
+        match timeout(READER_MAX, sender.send_data(piece)).await {
+            Ok(Ok(())) => {}
+            _ => return,
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! NFS with the rights of an administrator: a request that turns its connection into a stream of RPC records.
+//!
+//! `GET /api/v1/nfs` with `Upgrade: ropewalk-nfs` (RFC 9110 §7.8), in the role admin. Whatever exports say, the peer's
+//! identity counts as it tells it. So who may ask the API as an admin may do what root could on a mount.
+//!
+//! # Failure
+//! A tunnel ends within [`LOOK`] when its token is revoked or over.
+
+use crate::ask::{AskError, Server};
+use crate::caller::Caller;
+use crate::desk::Desk;
+use crate::problem::Problem;
+use crate::tls::Stream;
+use bytes::Bytes;
+use http::header::{CONNECTION, UPGRADE};
+use http::{HeaderValue, Method, Request as HttpRequest, Response, StatusCode};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// Tunnels of one server at once.
+pub const TUNNELS_MAX: usize = 16;
+/// Its path below the root of the API.
+pub(crate) const PATH: &str = "/nfs";
+/// The protocol that a connection is turned into.
+const PROTOCOL: &str = "ropewalk-nfs";
+/// How often the token is looked at while a tunnel is open.
+const LOOK: Duration = Duration::from_secs(2);
+/// Longest body of a refusal.
+const PROBLEM_BYTES_MAX: usize = 64 * 1024;
+
+/// Whether a request asks for a tunnel.
+///
+/// # Errors
+/// 426: it asks for something else.
+pub(crate) fn check(request: &HttpRequest<Incoming>) -> Result<(), Problem> {
+    let wanted = request.headers().get(UPGRADE);
+    let is_tunnel = wanted.is_some_and(|w| w.as_bytes().eq_ignore_ascii_case(PROTOCOL.as_bytes()));
+    match is_tunnel && request.method() == Method::GET {
+        true => Ok(()),
+        false => {
+            let detail = format!("this path takes GET with `Upgrade: {PROTOCOL}`");
+            Err(Problem::new(StatusCode::UPGRADE_REQUIRED, detail))
+        }
+    }
+}
+
+/// Serves the tunnel once the answer is on its way.
+pub(crate) fn open(
+    request: HttpRequest<Incoming>,
+    desk: Arc<dyn Desk>,
+    caller: &Caller,
+    place: OwnedSemaphorePermit,
+    is_welcome: impl Fn() -> bool + Send + Sync + 'static,
+) {
+    let peer: Arc<str> = format!("admin {}", caller.name).into();
+    tokio::spawn(async move {
+        let _place = place;
+        let upgraded = match hyper::upgrade::on(request).await {
+            Ok(upgraded) => upgraded,
+            Err(error) => return tracing::debug!(%error, "tunnel"),
+        };
+        tracing::info!(%peer, "audit: a tunnel is open");
+        let stream: Box<dyn Stream> = Box::new(TokioIo::new(upgraded));
+        tokio::select! {
+            () = desk.serve_nfs(stream, Arc::clone(&peer)) => {}
+            () = until_unwelcome(is_welcome) => {}
+        }
+        tracing::info!(%peer, "audit: a tunnel has ended");
+    });
+}
+
+async fn until_unwelcome(is_welcome: impl Fn() -> bool) {
+    while is_welcome() {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// The head of the answer that opens a tunnel.
+pub(crate) fn switch<B>(mut response: Response<B>) -> Response<B> {
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static(PROTOCOL));
+    response
+}
+
+/// Opens a tunnel to a server. Needs a runtime.
+///
+/// # Errors
+/// [`AskError`].
+pub async fn open_tunnel(server: &Server) -> Result<Box<dyn Stream>, AskError> {
+    let stream = crate::ask::connect(server).await.map_err(AskError::Io)?;
+    let broken = |e: hyper::Error| AskError::Io(io::Error::other(e));
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(broken)?;
+    tokio::spawn(connection.with_upgrades());
+    let request = crate::ask::head(server)
+        .uri(format!("{}{PATH}", crate::route::API_ROOT))
+        .header(CONNECTION, "upgrade")
+        .header(UPGRADE, PROTOCOL)
+        .body(Empty::<Bytes>::new())
+        .map_err(|e| AskError::Strange(e.to_string()))?;
+    let response = sender.send_request(request).await.map_err(broken)?;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let upgraded = hyper::upgrade::on(response).await.map_err(broken)?;
+        return Ok(Box::new(TokioIo::new(upgraded)));
+    }
+    let body = Limited::new(response.into_body(), PROBLEM_BYTES_MAX).collect();
+    let body = body.await.map_err(|e| AskError::Io(io::Error::other(e)))?;
+    let problem = serde_json::from_slice(&body.to_bytes());
+    Err(problem.map_or_else(|e| AskError::Strange(e.to_string()), AskError::Told))
+}

@@ -1,0 +1,77 @@
+//! `admin:/PATH`: the file system with root's rights, by the tunnel of the administration API.
+//!
+//! The metadata server is reached by the tunnel alone. Data go to data servers as ever.
+
+use super::CliError;
+use crate::admin::{MdsPlace, Server, mds_server};
+use client::{ClientConfig, UserIdentity};
+use std::path::PathBuf;
+use std::sync::Arc;
+use transport::{
+    Address, AnyConnector, BoxFuture, ConnHandle, ConnectError, Connector, Context, DynService,
+};
+
+/// What the metadata server is called at the end of a tunnel.
+const MDS_NAME: &str = "metadata server";
+
+/// The address of the metadata server for [`TunnelConnector`].
+pub(super) fn address() -> Address {
+    Address::Tunnel(MDS_NAME.to_owned())
+}
+
+/// Where the tunnel leads: what ROPEWALK_DIR or ROPEWALK_SERVER say, or to the server of `ropewalk up` here.
+pub(super) fn server() -> Result<Server, CliError> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let place = MdsPlace {
+        state_dir: variable("ROPEWALK_DIR").map(PathBuf::from),
+        server: variable("ROPEWALK_SERVER").map(|s| s.to_string_lossy().into_owned()),
+        token_file: variable("ROPEWALK_TOKEN_FILE").map(PathBuf::from),
+    };
+    mds_server(&place).map_err(|e| CliError::new(e.to_string()))
+}
+
+/// Makes a configuration that of root.
+pub(super) fn as_root(config: &mut ClientConfig) {
+    config.identity = UserIdentity {
+        uid: 0,
+        gid: 0,
+        gids: Vec::new(),
+        machine: std::mem::take(&mut config.identity.machine),
+    };
+}
+
+/// Connects by the tunnel to the metadata server, and to everything else as usual.
+pub(super) struct TunnelConnector {
+    server: Server,
+    context: Context,
+    others: AnyConnector,
+}
+
+impl TunnelConnector {
+    /// By tunnels to this server.
+    pub(super) fn new(server: Server, context: &Context) -> Self {
+        Self {
+            server,
+            context: context.clone(),
+            others: AnyConnector::new(context, Vec::new()),
+        }
+    }
+}
+
+impl Connector for TunnelConnector {
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+        reverse: Arc<dyn DynService>,
+    ) -> BoxFuture<'a, Result<ConnHandle, ConnectError>> {
+        let Address::Tunnel(name) = address else {
+            return self.others.connect(address, reverse);
+        };
+        Box::pin(async move {
+            let opened = ::admin::open_tunnel(&self.server).await;
+            let stream = opened.map_err(|error| ConnectError::Io(std::io::Error::other(error)))?;
+            let peer = name.as_str().into();
+            transport::tunnel::connect(stream, &peer, reverse, &self.context)
+        })
+    }
+}

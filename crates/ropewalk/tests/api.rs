@@ -1,0 +1,224 @@
+//! Goal: the API over the network does what the commands do, only for those who may, and as its document says. Method: the
+//! real program, plain HTTP, and a validator of JSON schemas that is not ours.
+#![allow(clippy::unwrap_used, reason = "tests unwrap")]
+
+mod rig;
+
+use rig::{LoneMds, address, ropewalk, run, sentence};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Output;
+
+struct Api {
+    server: LoneMds,
+    address: SocketAddr,
+    nfs: SocketAddr,
+}
+
+impl Api {
+    fn start(more: &str) -> Self {
+        let (nfs, control, address) = (address(), address(), address());
+        let config = format!(
+            "listen = ['{nfs}']\ncontrol_listen = ['{control}']\nadmin_listen = ['{address}']\n{more}"
+        );
+        Self {
+            server: LoneMds::start(64, &config),
+            address,
+            nfs,
+        }
+    }
+
+    fn dir(&self) -> &str {
+        self.server.dir.path().to_str().unwrap()
+    }
+
+    /// A new token, by the admin socket.
+    fn token(&self, role: &str, more: &[&str]) -> String {
+        let arguments = [
+            "access",
+            "create",
+            "test",
+            "--role",
+            role,
+            "--dir",
+            self.dir(),
+        ];
+        let output = run(&[&arguments[..], more].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    fn ask(&self, method: &str, target: &str, token: &str, body: &str) -> (u16, Value) {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        let content = match body {
+            "" => String::new(),
+            _ => "Content-Type: application/json\r\n".to_owned(),
+        };
+        let length = body.len();
+        write!(
+            stream,
+            "{method} /api/v1{target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\
+             Authorization: Bearer {token}\r\n{content}Content-Length: {length}\r\n\r\n{body}",
+            self.address
+        )
+        .unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, serde_json::from_str(body).unwrap())
+    }
+
+    /// A command over the network.
+    fn command(&self, token: &str, arguments: &[&str]) -> Output {
+        ropewalk()
+            .args(arguments)
+            .env("ROPEWALK_SERVER", self.address.to_string())
+            .env("ROPEWALK_TOKEN", token)
+            .output()
+            .unwrap()
+    }
+}
+
+/// The schema of an operation's answer, with all that it refers to.
+fn answer_schema(document: &Value, operation: &Value) -> Value {
+    let mut schema = operation["responses"]["200"]["content"]["application/json"]["schema"].clone();
+    if schema.is_object() {
+        schema["components"] = document["components"].clone();
+    }
+    schema
+}
+
+#[test]
+fn the_document_is_openapi_and_answers_are_as_it_says() {
+    let api = Api::start("");
+    let token = api.token("admin", &[]);
+    let (status, document) = api.ask("GET", "/openapi.json", "", "");
+    assert_eq!(status, 200);
+    let parsed = oas3::from_json(document.to_string()).unwrap();
+    assert!(parsed.validate_version().is_ok());
+    let mut looked_at = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let schema = answer_schema(&document, operation);
+            if schema.is_null() {
+                continue;
+            }
+            let validator = jsonschema::draft202012::new(&schema).unwrap();
+            let is_plain = operation["parameters"]
+                .as_array()
+                .is_none_or(|parameters| parameters.iter().all(|p| p["required"] != json!(true)));
+            if method != "get" || !is_plain {
+                continue;
+            }
+            let (status, answer) = api.ask("GET", path, &token, "");
+            assert_eq!(status, 200, "{path}: {answer}");
+            let errors: Vec<String> = validator
+                .iter_errors(&answer)
+                .map(|e| e.to_string())
+                .collect();
+            assert!(errors.is_empty(), "{path}: {errors:?}");
+            looked_at += 1;
+        }
+    }
+    assert!(looked_at >= 9, "{looked_at} answers");
+}
+
+#[test]
+fn roles_are_kept_and_a_token_ends_when_it_is_revoked_or_over() {
+    let api = Api::start("");
+    let viewer = api.token("viewer", &[]);
+    let operator = api.token("operator", &[]);
+    let (status, session) = api.ask("GET", "/session", &viewer, "");
+    assert_eq!((status, &session["role"]), (200, &json!("viewer")));
+    assert_eq!(api.ask("POST", "/scrub", &viewer, "").0, 403);
+    assert_eq!(api.ask("POST", "/scrub", &operator, "").0, 200);
+    assert_eq!(api.ask("POST", "/scrub", &operator, "").0, 200);
+    let made = json!({"name": "x", "role": "admin"}).to_string();
+    assert_eq!(api.ask("POST", "/access-tokens", &operator, &made).0, 403);
+    let (status, problem) = api.ask("POST", "/data-servers/7/drain", &operator, "");
+    assert_eq!((status, &problem["type"]), (409, &json!("about:blank")));
+    let short = api.token("viewer", &["--ttl", "1s"]);
+    rig::wait_for("expiry", || {
+        let (status, problem) = api.ask("GET", "/status", &short, "");
+        (status == 401).then(|| assert!(problem["detail"].as_str().unwrap().contains("expired")))
+    });
+    let listed = run(&["access", "list", "--json", "--dir", api.dir()]);
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(listed[0]["role"], "viewer");
+    assert!(!listed.to_string().contains(&viewer));
+    let id = listed[0]["id"].to_string();
+    assert!(
+        run(&["access", "revoke", &id, "--dir", api.dir()])
+            .status
+            .success()
+    );
+    assert_eq!(api.ask("GET", "/status", &viewer, "").0, 401);
+    let again = run(&["access", "revoke", &id, "--dir", api.dir()]);
+    assert!(sentence(&again).contains("there is no access token"));
+}
+
+#[test]
+fn commands_ask_over_the_network_and_tokens_outlive_a_restart() {
+    let mut api = Api::start("store = 'disk'\n");
+    let token = api.token("admin", &[]);
+    let status = api.command(&token, &["status"]);
+    let text = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(text.contains("metadata server"), "{status:?}");
+    let made = api.command(&token, &["token", "create"]);
+    assert!(made.stdout.starts_with(b"rwj1."), "{made:?}");
+    let viewer = api.token("viewer", &[]);
+    let refused = api.command(&viewer, &["key", "rotate"]);
+    assert!(sentence(&refused).contains("needs admin"), "{refused:?}");
+    let mistyped = api.command("rwa1.abc", &["status"]);
+    assert!(
+        sentence(&mistyped).contains("begins with rwa1."),
+        "{mistyped:?}"
+    );
+    let nothing = ropewalk()
+        .args(["client", "list", "--server", &api.address.to_string()])
+        .env_remove("ROPEWALK_TOKEN")
+        .output()
+        .unwrap();
+    assert!(sentence(&nothing).contains("--token-file"), "{nothing:?}");
+    api.server.restart();
+    let listed = api.command(&token, &["client", "list", "--json"]);
+    assert!(listed.status.success(), "{listed:?}");
+}
+
+#[test]
+fn an_administrator_does_what_root_could_while_every_export_squashes_root() {
+    let api =
+        Api::start("[[export]]\nclients = '127.0.0.1'\nsquash = 'all'\n[root]\nmode = '755'\n");
+    let (admin, operator) = (api.token("admin", &[]), api.token("operator", &[]));
+    let work = |arguments: &[&str]| {
+        let done = api.command(&admin, arguments);
+        assert!(done.status.success(), "{arguments:?}: {done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    };
+    work(&["mkdir", "-m", "700", "admin:/project"]);
+    let local = api.server.dir.path().join("local");
+    std::fs::write(&local, "what is there").unwrap();
+    work(&["cp", local.to_str().unwrap(), "admin:/project/file"]);
+    work(&["chown", "-R", "1234:567", "admin:/project"]);
+    work(&["chmod", "640", "admin:/project/file"]);
+    work(&["layout", "set", "--stripe-count", "1", "admin:/project"]);
+    let stat: Value =
+        serde_json::from_str(&work(&["stat", "--json", "admin:/project/file"])).unwrap();
+    let stat = stat.to_string();
+    assert!(stat.contains("1234") && stat.contains("567"), "{stat}");
+    assert_eq!(work(&["cat", "admin:/project/file"]), "what is there");
+    // By the socket too, and to nobody else.
+    let by_socket = ropewalk()
+        .args(["ls", "admin:/project"])
+        .env("ROPEWALK_DIR", api.dir())
+        .output()
+        .unwrap();
+    assert!(by_socket.stdout.starts_with(b"file"), "{by_socket:?}");
+    let refused = api.command(&operator, &["ls", "admin:/project"]);
+    assert!(sentence(&refused).contains("needs admin"), "{refused:?}");
+    let nfs = format!("nfs://{}/project", api.nfs);
+    let squashed = run(&["ls", &nfs]);
+    assert!(!squashed.status.success(), "{squashed:?}");
+}

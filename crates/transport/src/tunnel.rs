@@ -1,0 +1,67 @@
+//! Connections over a stream of bytes that somebody else has opened, and whose peer it knows: the administrator's way in.
+//!
+//! The stream is as trustworthy as what opened it. Who serves one answers for the peer's rights.
+
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::accept::Host;
+use crate::copy_wire::CopyWire;
+use crate::handle::ConnInfo;
+use crate::stream::StreamLink;
+use crate::{
+    ConnHandle, ConnectError, Context, Counters, DynService, Endpoint, TransportKind, engine,
+};
+
+/// A stream that can be a tunnel.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Stream for S {}
+
+fn info(peer: &Arc<str>) -> ConnInfo {
+    let end = Endpoint::Tunnel(Arc::clone(peer));
+    ConnInfo {
+        kind: TransportKind::Tunnel,
+        peer: end.clone(),
+        local: end,
+        tls: None,
+    }
+}
+
+/// Serves one connection until it ends; `peer` is the name of whom the tunnel is open to. Returns at once when there
+/// are too many connections.
+pub async fn serve(
+    stream: impl Stream,
+    peer: &Arc<str>,
+    service: Arc<dyn DynService>,
+    context: &Context,
+) {
+    let info = info(peer);
+    let Some(admission) = context.admit_peer(&info.peer) else {
+        return;
+    };
+    Counters::add(&context.counters().connections_accepted, 1);
+    let conn = ConnHandle::new(info, context.clone());
+    let link = StreamLink::new(CopyWire::new(stream), &conn);
+    let host = Host::new(context.clone(), service);
+    host.run(link, conn, admission).await;
+}
+
+/// A connection to whom `peer` names. Calls that it sends go to `reverse`. Needs a runtime.
+///
+/// # Errors
+/// [`ConnectError::TooMany`].
+pub fn connect(
+    stream: impl Stream,
+    peer: &Arc<str>,
+    reverse: Arc<dyn DynService>,
+    context: &Context,
+) -> Result<ConnHandle, ConnectError> {
+    let admission = context.admit().ok_or(ConnectError::TooMany)?;
+    Counters::add(&context.counters().connections_made, 1);
+    let conn = ConnHandle::new(info(peer), context.clone());
+    let link = StreamLink::new(CopyWire::new(stream), &conn);
+    tokio::spawn(engine::run(link, conn.clone(), reverse, admission));
+    Ok(conn)
+}
