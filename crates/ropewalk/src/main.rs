@@ -16,6 +16,8 @@ mod config;
 mod config_cmd;
 mod confirm;
 mod daemon;
+#[cfg_attr(not(test), expect(dead_code, reason = "the API serves it"))]
+mod dashboard;
 mod demo;
 mod devices;
 #[cfg(test)]
