@@ -11,12 +11,14 @@
 mod ci;
 mod circles;
 mod dist;
+mod docs;
 mod fixtures;
 mod fuzz;
 mod instructions;
 mod layers;
 mod long;
 mod packages;
+mod pages;
 mod pynfs;
 
 mod repo;
@@ -64,6 +66,8 @@ enum Command {
     Listing(long::ListingArgs),
     /// Make the stored clusters of earlier commits that the test of upgrades opens
     Fixtures(fixtures::Args),
+    /// Make a site of static pages from the documents, by mdBook
+    Docs(docs::Args),
     /// Make Debian packages and a tar of the programs, manual pages, completions, units and documents
     Dist(dist::Args),
     /// Run pynfs, a test suite of others, from an existing checkout against a cluster
@@ -90,6 +94,7 @@ fn main() -> ExitCode {
         Command::Listing(args) => long::listing(&args),
         Command::Fixtures(args) => fixtures::run(&args),
         Command::Dist(args) => dist::run(&args),
+        Command::Docs(args) => docs::run(&args),
         Command::Pynfs(args) => pynfs::run(&args),
         Command::PynfsHelper(args) => pynfs::helper(&args),
         Command::Vm(args) => return args.run(),

@@ -18,6 +18,12 @@ pub(crate) fn root() -> PathBuf {
         .to_path_buf()
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    target.unwrap_or_else(|| root().join("target"))
+}
+
 /// The cargo that started us, or the one on the path.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -61,6 +67,27 @@ pub(crate) fn files() -> Result<Vec<String>> {
 /// The text of a file of the repository.
 pub(crate) fn read(path: &str) -> Result<String> {
     std::fs::read_to_string(root().join(path)).map_err(|e| format!("cannot read {path}: {e}"))
+}
+
+/// An empty folder at `path`.
+pub(crate) fn clear(path: &Path) -> Result<()> {
+    if path.exists() {
+        std::fs::remove_dir_all(path).map_err(unable(path))?;
+    }
+    std::fs::create_dir_all(path).map_err(unable(path))
+}
+
+/// Writes a file, and makes the folders that it is in.
+pub(crate) fn write(path: &Path, content: &[u8]) -> Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(unable(folder))?;
+    }
+    std::fs::write(path, content).map_err(unable(path))
+}
+
+/// An error with the path that it is about.
+pub(crate) fn unable<E: std::fmt::Display>(path: &Path) -> impl FnOnce(E) -> String {
+    move |error| format!("{}: {error}", path.display())
 }
 
 /// Prints the problems of a check and turns them into its verdict.

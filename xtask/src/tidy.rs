@@ -2,8 +2,8 @@
 //!
 //! It reads the files that git tracks. It checks lengths of files and functions, the head comment of every module,
 //! characters, and words that must not be committed. Crates that take clocks and randomness as arguments must not use
-//! them. A length may be waived by name in `xtask/tidy-waivers.txt`; a waiver is exact, so that what it allows can only
-//! shrink.
+//! them. Links of documents must lead somewhere ([`pages`]). A length may be waived by name in `xtask/tidy-waivers.txt`; a
+//! waiver is exact, so that what it allows can only shrink.
 //!
 //! Entry point: [`run`]. The rules are in [`text`] and [`functions`], waivers in [`waivers`].
 
@@ -14,6 +14,7 @@ mod text;
 mod waivers;
 
 use crate::layers;
+use crate::pages;
 use crate::repo::{self, Result};
 use crate::tools;
 use names::Names;
@@ -39,6 +40,7 @@ pub(crate) fn run() -> Result<()> {
     let mut rules = Rules::default();
     let mut names = Names::default();
     let files = repo::files()?;
+    let pages = pages::all(&files)?;
     for path in files.iter().filter(|path| is_ours(path)) {
         let bytes = std::fs::read(repo::root().join(path))
             .map_err(|e| format!("cannot read {path}: {e}"))?;
@@ -49,6 +51,7 @@ pub(crate) fn run() -> Result<()> {
             continue;
         };
         check(path, &file, &mut problems, &mut lengths);
+        pages::named(path, &file, &pages, &mut problems);
         if path.starts_with("crates/") && path.ends_with(".rs") {
             rules.read(path, &file);
             names.read(path, &file);
@@ -56,6 +59,7 @@ pub(crate) fn run() -> Result<()> {
     }
     problems.extend(rules.judge(&repo::read(rules::PAGE)?));
     problems.extend(names.judge(&repo::read(names::PATH)?)?);
+    problems.extend(pages::problems(&pages, &files));
     problems.extend(waivers.judge(&lengths));
     repo::verdict("tidy", &problems)?;
     println!("tidy: {} files, {} waivers", files.len(), waivers.count());

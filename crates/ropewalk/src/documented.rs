@@ -39,12 +39,24 @@ struct BenchCli {
 /// What stands for something that the reader fills in.
 const PLACES: [(&str, &str); 2] = [("ID", "1"), ("ROW", "metadata")];
 
-/// Command lines within the text and in its blocks, without remarks.
+/// What a shell does with the output of a command, or with the command itself.
+const SHELL: [&str; 4] = [" |", " >", " &", " ;"];
+
+/// The command line behind a prompt such as `mds# ` or `client$ `.
+fn prompted(line: &str) -> Option<&str> {
+    let (host, command) = line.split_once("# ").or_else(|| line.split_once("$ "))?;
+    let is_prompt = host.chars().all(|c| c.is_ascii_alphanumeric());
+    let end = SHELL.iter().filter_map(|sign| command.find(sign)).min();
+    is_prompt.then(|| &command[..end.unwrap_or(command.len())])
+}
+
+/// Command lines within the text, in its blocks without remarks, and behind prompts.
 fn commands(text: &str) -> Vec<&str> {
     let quoted = text.split('`').skip(1).step_by(2);
     let blocks = text.lines().filter(|line| line.starts_with("    "));
     let blocks = blocks.map(|line| line.split("  #").next().unwrap_or(line).trim());
     let all = quoted.chain(blocks.filter(|line| !line.contains('`')));
+    let all = all.chain(text.lines().filter_map(prompted));
     // What `up` prints is no command.
     all.filter(|c| c.starts_with("ropewalk ") && *c != "ropewalk is ready")
         .collect()

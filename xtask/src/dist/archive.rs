@@ -2,9 +2,9 @@
 //!
 //! Reads the staging folders, writes one file.
 
-use super::release::{Release, VERSION, unable};
+use super::release::{Release, VERSION};
 use super::tree::PACKAGES;
-use crate::repo::{self, Result};
+use crate::repo::{self, Result, unable};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

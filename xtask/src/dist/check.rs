@@ -3,9 +3,9 @@
 //! Owns a root directory below the packages' folder, made by mmdebstrap. Needs root and Debian's mirrors. Nothing of
 //! this machine is installed or changed. Servers run in namespaces of their own, without systemd.
 
-use super::release::{Release, VERSION, clear};
+use super::release::{Release, VERSION};
 use crate::packages;
-use crate::repo::{self, Result};
+use crate::repo::{self, Result, clear};
 use crate::tools;
 use std::fs;
 use std::path::{Path, PathBuf};

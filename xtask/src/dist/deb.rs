@@ -2,9 +2,9 @@
 //!
 //! Owns the folder `DEBIAN` of the tree. What stands in it is `packaging/debian`, with its `@WORDS@` replaced.
 
-use super::release::{Release, VERSION, clear, unable, write};
+use super::release::{Release, VERSION};
 use super::tree::Tree;
-use crate::repo::{self, Result};
+use crate::repo::{self, Result, clear, unable, write};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -9,9 +9,9 @@ mod deb;
 mod release;
 mod tree;
 
-use crate::repo::{self, Result};
+use crate::repo::{self, Result, clear, unable, write};
 use crate::tools;
-use release::{Release, clear, unable, write};
+use release::Release;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -71,12 +71,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Where cargo puts what it builds.
-fn target() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    target.unwrap_or_else(|| repo::root().join("target"))
-}
-
 /// The folder of the programs, which are built unless that is forbidden.
 fn programs(args: &Args) -> Result<PathBuf> {
     if !args.no_build {
@@ -92,7 +86,7 @@ fn programs(args: &Args) -> Result<PathBuf> {
         }
     }
     let folder = args.programs.clone();
-    let folder = folder.unwrap_or_else(|| target().join(PROFILE));
+    let folder = folder.unwrap_or_else(|| repo::target().join(PROFILE));
     let folder = std::path::absolute(&folder).map_err(unable(&folder))?;
     match PROGRAMS.iter().find(|p| !folder.join(p).is_file()) {
         Some(program) => Err(format!("there is no {program} in {}", folder.display())),
@@ -105,7 +99,7 @@ fn release(args: &Args) -> Result<Release> {
     let out = args
         .out
         .clone()
-        .unwrap_or_else(|| target().join("packages"));
+        .unwrap_or_else(|| repo::target().join("packages"));
     let out = std::path::absolute(&out).map_err(unable(&out))?;
     let git = |arguments: &[&str]| {
         let mut git = Command::new("git");

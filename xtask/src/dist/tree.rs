@@ -2,8 +2,8 @@
 //!
 //! Sources are files of the repository, and what the built program made. May write into the staging folder only.
 
-use super::release::{clear, unable, write};
-use crate::repo::{self, Result};
+use crate::pages;
+use crate::repo::{self, Result, clear, unable, write};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -104,12 +104,11 @@ impl Tree {
         self.page(made, BENCH_PAGE)
     }
 
+    /// The pages as they are, and not the site that is made of them: that one needs mdBook.
     fn docs(&self) -> Result<()> {
         let folder = Path::new("usr/share/doc/ropewalk-doc");
         for path in repo::files()? {
-            if path.starts_with("docs/")
-                || ["README.md", "CONTRIBUTING.md", "SECURITY.md"].contains(&path.as_str())
-            {
+            if pages::is_document(&path) {
                 let from = repo::root().join(&path);
                 let content = fs::read(&from).map_err(unable(&from))?;
                 self.file(&folder.join(&path), &content)?;
