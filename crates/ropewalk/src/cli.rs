@@ -6,10 +6,12 @@ use crate::client_cmds::ClientCommand;
 use crate::clients::{ClientsCommand, LockCommand};
 use crate::config::{Access, AtimeName, CreateChoice, ExportTable, SquashName, TransportChoice};
 use crate::config_cmd::ConfigCommand;
+use crate::doctor::DoctorArgs;
 use crate::nfs3_servers::{self, AddArgs, ProbeArgs};
 use crate::nlm_hosts::NlmCommand;
 use crate::rdma_provider::ProviderChoice;
 use crate::reload::ReloadArgs;
+use crate::setup::SetupCommand;
 use crate::status::StatusArgs;
 use crate::top::TopArgs;
 use crate::up::dirs::UP_DS_MAX;
@@ -83,6 +85,11 @@ pub(crate) enum Command {
     Scrub(ScrubArgs),
     /// Remove a data server from the cluster for good: what it alone holds is lost
     Expel(ExpelArgs),
+    /// Write the configuration of a server: three questions, or options
+    #[command(subcommand)]
+    Setup(SetupCommand),
+    /// Look at the servers of this machine, also at those that fail, and say what to do
+    Doctor(DoctorArgs),
     /// Check configuration files, and show what they come to
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -501,6 +508,9 @@ mod tests {
             "client show 1",
             "client evict 1",
             "lock list /f",
+            "setup mds",
+            "setup ds",
+            "doctor",
         ];
         for command in commands {
             for option in ["--dir", "--state-dir"] {

@@ -15,7 +15,7 @@ mod unknown;
 pub(crate) use checks::is_loopback;
 pub(crate) use common::{
     CONFIG_BYTES_MAX, Checked, ConfigError, Connections, StoreKind, TransportChoice,
-    default_busy_poll_us, default_connections_max, load,
+    default_busy_poll_us, default_connections_max, load, parse,
 };
 pub(crate) use ds::{DsConfig, default_scrub_interval};
 pub(crate) use effective::print;

@@ -31,6 +31,24 @@ pub(crate) enum ServerRole {
     Ds,
 }
 
+impl ServerRole {
+    /// What the server is called.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Mds => "metadata server",
+            Self::Ds => "data server",
+        }
+    }
+
+    /// The command that runs it, the name of its directory, and the beginning of its file's name.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Mds => "mds",
+            Self::Ds => "ds",
+        }
+    }
+}
+
 /// `ropewalk config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
@@ -107,7 +125,7 @@ fn show(file: &Path, role: ServerRole, effective: bool) -> Outcome {
 }
 
 /// Whose configuration a file is, as far as it can be told.
-fn role_of(file: &Path, said: Option<ServerRole>) -> ServerRole {
+pub(crate) fn role_of(file: &Path, said: Option<ServerRole>) -> ServerRole {
     if let Some(role) = said {
         return role;
     }

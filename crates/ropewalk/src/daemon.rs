@@ -37,6 +37,8 @@ pub(crate) const WORKERS_MAX: usize = 256;
 /// A process that has not stopped so long after it was asked to ends anyway; the stores survive that.
 pub(crate) const STOP_MAX: Duration = Duration::from_secs(20);
 
+/// The file in a state directory that a server locks; its pid is in it.
+pub(crate) const LOCK_NAME: &str = "process.lock";
 /// How long a server waits for the lock of the process that it replaces, and how often it looks.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
 const LOCK_POLL: Duration = Duration::from_millis(20);
@@ -44,8 +46,7 @@ const LOCK_POLL: Duration = Duration::from_millis(20);
 /// The limits of a server's transport: as many connections as configured, or fewer when too few files may be open for them. A
 /// server without descriptors fails at its own files first. Raises the limit of open files as far as needed and allowed.
 pub(crate) fn transport_limits(configured: &Connections) -> TransportLimits {
-    let wanted = u64::from(configured.max) + FILES_RESERVED;
-    let files = raise_nofile(wanted);
+    let files = raise_nofile(files_wanted(configured));
     let possible = connections_possible(files);
     if possible < configured.max {
         tracing::warn!(
@@ -66,8 +67,13 @@ pub(crate) fn transport_limits(configured: &Connections) -> TransportLimits {
     }
 }
 
+/// Open files that so many connections need, those of the server itself included.
+pub(crate) fn files_wanted(configured: &Connections) -> u64 {
+    u64::from(configured.max) + FILES_RESERVED
+}
+
 /// Connections beside which the server's own files can be opened.
-fn connections_possible(files: u64) -> u32 {
+pub(crate) fn connections_possible(files: u64) -> u32 {
     let left = files.saturating_sub(FILES_RESERVED).max(files / 2).max(1);
     u32::try_from(left).unwrap_or(u32::MAX)
 }
@@ -216,7 +222,7 @@ impl StateDir {
 
     fn take_within(wait: Duration, path: &Path) -> Outcome<Self> {
         make_dir(path)?;
-        let lock_path = path.join("process.lock");
+        let lock_path = path.join(LOCK_NAME);
         let mut lock = OpenOptions::new()
             .create(true)
             .truncate(false)

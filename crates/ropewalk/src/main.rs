@@ -20,6 +20,7 @@ mod daemon;
 mod dashboard;
 mod demo;
 mod devices;
+mod doctor;
 #[cfg(test)]
 mod documented;
 mod expel;
@@ -42,6 +43,7 @@ mod rpcbind;
 mod scrub;
 mod serve_ds;
 mod serve_mds;
+mod setup;
 mod status;
 mod table;
 mod times;
@@ -92,6 +94,8 @@ fn run(command: Command) -> Outcome {
         Command::Expel(args) => expel::run(&args),
         Command::Reload(args) => reload::run(&args),
         Command::Config(command) => config_cmd::run(&command),
+        Command::Setup(command) => setup::run(&command),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Clients(command) => clients::run(&command),
         Command::Lock(command) => clients::run_lock(&command),
         Command::Nlm(command) => nlm_hosts::run(&command),

@@ -177,6 +177,19 @@ fn set(mapping: &Mapping) -> Result<(), RegisterError> {
     }
 }
 
+/// Where NFSv3 is by rpcbind, for clients of the family of `listener`; and where it is with this server. Changes nothing.
+///
+/// # Errors
+/// rpcbind gives no answer.
+pub(crate) fn nfs3_registered(listener: SocketAddr) -> Result<(String, String), RegisterError> {
+    let mapping = Mapping {
+        program: nfs3::PROGRAM,
+        version: nfs3::VERSION,
+        address: UniversalAddress::tcp(listener),
+    };
+    Ok((listed(&mapping)?, mapping.address.to_text()))
+}
+
 /// Where a program is by the list of rpcbind: GETADDR tells a local caller nothing.
 fn listed(mapping: &Mapping) -> Result<String, RegisterError> {
     let answer = call(DUMP, mapping)?;

@@ -71,8 +71,16 @@ pub(crate) fn load<T: for<'de> Deserialize<'de> + Checked>(path: &Path) -> Resul
         return Err(at(format!("{} bytes is no configuration", meta.len())));
     }
     let text = std::fs::read_to_string(path).map_err(|e| at(format!("cannot read: {e}")))?;
-    let config: T = toml::from_str(&text).map_err(|e| at(syntax(&text, &e)))?;
-    config.check().map_err(|e| at(e.0))?;
+    parse(&text).map_err(|e| at(e.0))
+}
+
+/// Reads and checks the text of a configuration.
+///
+/// # Errors
+/// One sentence.
+pub(crate) fn parse<T: for<'de> Deserialize<'de> + Checked>(text: &str) -> Result<T, ConfigError> {
+    let config: T = toml::from_str(text).map_err(|e| wrong(syntax(text, &e)))?;
+    config.check()?;
     Ok(config)
 }
 

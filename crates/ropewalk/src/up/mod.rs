@@ -8,7 +8,7 @@ pub(crate) mod child;
 pub(crate) mod cluster;
 pub(crate) mod dirs;
 pub(crate) mod plan;
-mod ports;
+pub(crate) mod ports;
 
 use crate::cli::UpArgs;
 use crate::config::StoreKind;

@@ -1,0 +1,182 @@
+//! `ropewalk setup`: writes the configuration of a server, from three answers at most.
+//!
+//! Owns the order of things: answers, text, checks, and only then the state directory and the file. May call the configurations, the
+//! ports and the name service. Starts no server, and changes no other file.
+
+mod ds;
+mod file;
+mod mds;
+mod networks;
+mod plan;
+mod questions;
+mod state_dir;
+mod user;
+
+use crate::config::{self, DsConfig, MdsConfig};
+use crate::config_cmd::ServerRole;
+use crate::failure::Outcome;
+use crate::out;
+use crate::up::ports::need_free;
+use clap::Subcommand;
+pub(crate) use plan::{CONFIG_DIR, packaged_file};
+use plan::{Plan, WriteArgs};
+use questions::Questions;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use user::ServerUser;
+
+/// Below this the units of systemd may write.
+const UNIT_STATE: &str = "/var/lib/ropewalk";
+
+/// `ropewalk setup`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SetupCommand {
+    /// Write the configuration of a metadata server
+    Mds(mds::MdsSetup),
+    /// Write the configuration of a data server
+    Ds(ds::DsSetup),
+}
+
+/// `ropewalk setup`.
+pub(crate) fn run(command: &SetupCommand) -> Outcome {
+    match command {
+        SetupCommand::Mds(args) => {
+            let mut questions = begin(&args.write, ServerRole::Mds)?;
+            finish(mds::plan(args, &mut questions)?, &args.write)
+        }
+        SetupCommand::Ds(args) => {
+            let mut questions = begin(&args.write, ServerRole::Ds)?;
+            finish(ds::plan(args, &mut questions)?, &args.write)
+        }
+    }
+}
+
+/// Refuses what cannot end well before anybody is asked.
+fn begin(args: &WriteArgs, role: ServerRole) -> Outcome<Questions> {
+    if !args.dry_run {
+        file::need_writable(&output(args, role), args.force)?;
+    }
+    Ok(Questions::new(args.yes))
+}
+
+fn output(args: &WriteArgs, role: ServerRole) -> PathBuf {
+    let default = || packaged_file(role);
+    args.output.clone().unwrap_or_else(default)
+}
+
+fn finish(plan: Plan, args: &WriteArgs) -> Outcome {
+    match plan.role {
+        ServerRole::Mds => drop(config::parse::<MdsConfig>(&plan.text)?),
+        ServerRole::Ds => drop(config::parse::<DsConfig>(&plan.text)?),
+    }
+    let server = ServerUser::find()?;
+    state_dir::check(&plan.state_dir, &server)?;
+    for (address, option) in &plan.listen {
+        let change = format!("stop that program, or choose another with {option} ADDR:PORT");
+        need_free(*address, &change)?;
+    }
+    let output = output(args, plan.role);
+    if !args.dry_run {
+        state_dir::make(&plan.state_dir, &server)?;
+        file::write(&output, &plan.text, args.force)?;
+    }
+    match (args.json, args.dry_run) {
+        (true, _) => out::json(&to_json(&plan, &output, !args.dry_run)),
+        (false, true) => out::print(&plan.text),
+        (false, false) => out::print(&to_text(&plan, &output)),
+    }
+}
+
+/// The text without what is secret.
+fn shown(plan: &Plan) -> String {
+    let cut = |secret: &String| plan.text.replace(secret, "...");
+    plan.secret.as_ref().map_or_else(|| plan.text.clone(), cut)
+}
+
+fn to_text(plan: &Plan, output: &Path) -> String {
+    let indented = shown(plan);
+    let indented = indented.lines().map(|line| match line {
+        "" => "\n".to_owned(),
+        line => format!("    {line}\n"),
+    });
+    let indented: String = indented.collect();
+    let notes: String = plan.notes.iter().map(|n| format!("note: {n}\n")).collect();
+    let next: String = next(plan, output)
+        .iter()
+        .map(|line| format!("    {line}\n"))
+        .collect();
+    format!(
+        "wrote {}:\n\n{indented}\n{notes}next:\n{next}",
+        output.display()
+    )
+}
+
+fn to_json(plan: &Plan, output: &Path, written: bool) -> serde_json::Value {
+    json!({
+        "role": plan.role.word(),
+        "file": output,
+        "written": written,
+        "state_dir": plan.state_dir,
+        "configuration": shown(plan),
+        "notes": plan.notes,
+        "next": next(plan, output),
+    })
+}
+
+/// Commands that come next.
+fn next(plan: &Plan, output: &Path) -> Vec<String> {
+    let word = plan.role.word();
+    let is_packaged = output == packaged_file(plan.role);
+    let mut lines = Vec::new();
+    if is_packaged && !plan.state_dir.starts_with(UNIT_STATE) {
+        lines.push(format!(
+            "systemctl edit ropewalk-{word}  # with [Service] and ReadWritePaths={}",
+            plan.state_dir.display()
+        ));
+    }
+    lines.push(match is_packaged {
+        true => format!("systemctl enable --now ropewalk-{word}"),
+        false => format!("ropewalk {word} --config {}", output.display()),
+    });
+    lines.extend(plan.then.iter().cloned());
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: secrets are not shown; a unit that may not write is named.
+    use super::*;
+
+    fn plan(state_dir: &str) -> Plan {
+        Plan {
+            role: ServerRole::Ds,
+            text: "join_token = \"rwj1.secret\"\n".to_owned(),
+            secret: Some("rwj1.secret".to_owned()),
+            state_dir: state_dir.into(),
+            listen: Vec::new(),
+            notes: vec!["the sky is blue".to_owned()],
+            then: vec!["ropewalk status".to_owned()],
+        }
+    }
+
+    #[test]
+    fn what_is_shown_has_no_secret_and_says_what_comes_next() {
+        let plan = plan("/var/lib/ropewalk/ds");
+        let file = packaged_file(ServerRole::Ds);
+        assert_eq!(
+            to_text(&plan, &file),
+            "wrote /etc/ropewalk/ds.toml:\n\n    join_token = \"...\"\n\nnote: the sky is blue\nnext:\n    \
+             systemctl enable --now ropewalk-ds\n    ropewalk status\n"
+        );
+        let json = to_json(&plan, Path::new("/f"), true);
+        assert_eq!(json["next"][0], "ropewalk ds --config /f");
+        assert!(!json.to_string().contains("secret"));
+    }
+
+    #[test]
+    fn a_unit_is_told_of_a_directory_elsewhere() {
+        let lines = next(&plan("/srv/x"), &packaged_file(ServerRole::Ds));
+        assert!(lines[0].ends_with("ReadWritePaths=/srv/x"), "{lines:?}");
+        assert_eq!(next(&plan("/srv/x"), Path::new("/f")).len(), 2);
+    }
+}

@@ -1,0 +1,248 @@
+//! Goal: what `ropewalk setup` writes is taken by the servers, and `ropewalk doctor` tells a server that runs from one that does not.
+//! Method: the real program, with options alone; free ports of loopback.
+#![allow(clippy::unwrap_used, reason = "tests unwrap")]
+
+mod rig;
+
+use rig::{address, ropewalk, run, sentence, wait_for};
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Output};
+
+/// A server that is killed when this is dropped.
+struct Server(Child);
+
+impl Server {
+    fn start(role: &str, config: &Path) -> Self {
+        let child = ropewalk()
+            .args([role, "--config", config.to_str().unwrap()])
+            .stderr(File::create(config.with_extension("log")).unwrap())
+            .spawn();
+        Self(child.unwrap())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn ok(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{text}");
+    text
+}
+
+fn doctor(config: &Path) -> (Option<i32>, serde_json::Value) {
+    let output = run(&["doctor", "--json", "--config", config.to_str().unwrap()]);
+    (
+        output.status.code(),
+        serde_json::from_slice(&output.stdout).unwrap(),
+    )
+}
+
+/// Verdicts and sentences of a subject.
+fn rows(report: &serde_json::Value, check: &str) -> Vec<(String, String)> {
+    let all = report["checks"].as_array().unwrap().iter();
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    all.filter(|row| row["check"] == check)
+        .map(|row| (text(&row["verdict"]), text(&row["says"])))
+        .collect()
+}
+
+fn verdicts(report: &serde_json::Value, check: &str) -> Vec<String> {
+    rows(report, check)
+        .into_iter()
+        .map(|(verdict, _)| verdict)
+        .collect()
+}
+
+/// `ropewalk setup mds` into `dir`, on loopback.
+fn setup_mds(dir: &Path, more: &[&str]) -> Output {
+    let state = dir.join("mds");
+    let file = dir.join("mds.toml");
+    let (nfs, control) = (address().to_string(), address().to_string());
+    let options = [
+        "setup",
+        "mds",
+        "--yes",
+        "--owner",
+        "1234:567",
+        "--clients",
+        "127.0.0.1",
+        "--dir",
+        state.to_str().unwrap(),
+        "--output",
+        file.to_str().unwrap(),
+        "--listen",
+        &nfs,
+        "--control-listen",
+        &control,
+    ];
+    run(&[&options[..], more].concat())
+}
+
+#[test]
+fn a_cluster_is_set_up_by_options_and_the_doctor_sees_how_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let mds = dir.path().join("mds.toml");
+    let told: serde_json::Value =
+        serde_json::from_str(&ok(&setup_mds(dir.path(), &["--json"]))).unwrap();
+    assert_eq!(told["written"], true);
+    ok(&run(&["config", "check", mds.to_str().unwrap()]));
+
+    let (code, report) = doctor(&mds);
+    assert_eq!(code, Some(1), "{report}");
+    assert_eq!(verdicts(&report, "server"), ["failed"]);
+    assert_eq!(verdicts(&report, "port"), ["ok", "ok"], "{report}");
+
+    let server = Server::start("mds", &mds);
+    let state = dir.path().join("mds");
+    let place = ["--dir", state.to_str().unwrap()];
+    wait_for("metadata server", || {
+        run(&[&["status"][..], &place].concat())
+            .status
+            .success()
+            .then_some(())
+    });
+    let (code, report) = doctor(&mds);
+    assert_eq!(code, Some(0), "{report:#}");
+    assert_eq!(verdicts(&report, "server"), ["ok"], "{report:#}");
+    assert_eq!(verdicts(&report, "port"), ["ok", "ok"], "{report:#}");
+    assert_eq!(verdicts(&report, "data servers"), ["warning"], "{report:#}");
+
+    // A data server by a token.
+    let token = ok(&run(&[&["token", "create"][..], &place].concat()));
+    let ds = dir.path().join("ds.toml");
+    let data = dir.path().join("ds");
+    let at = address().to_string();
+    let text = ok(&run(&[
+        "setup",
+        "ds",
+        "--token",
+        token.trim(),
+        "--dir",
+        data.to_str().unwrap(),
+        "--address",
+        &at,
+        "--output",
+        ds.to_str().unwrap(),
+    ]));
+    assert!(
+        !text.contains(token.trim()) && text.contains("next:"),
+        "{text}"
+    );
+    assert!(!text.contains("does not answer"), "{text}");
+    ok(&run(&["config", "check", ds.to_str().unwrap()]));
+    let second = Server::start("ds", &ds);
+    wait_for("data server", || {
+        let (_, report) = doctor(&mds);
+        (verdicts(&report, "data servers") == ["ok"]).then_some(())
+    });
+    wait_for("a data server without a failed check", || {
+        let (code, report) = doctor(&ds);
+        let ports = verdicts(&report, "port");
+        (code == Some(0) && ports == ["ok"] && verdicts(&report, "server") == ["ok"]).then_some(())
+    });
+
+    // The user who was named, and nobody else, may write.
+    let url = format!(
+        "nfs://{}/",
+        told["configuration"].as_str().and_then(listener).unwrap()
+    );
+    let stat = ok(&run(&["stat", &url]));
+    assert!(stat.contains("1234") && stat.contains("567"), "{stat}");
+
+    drop(server);
+    let (code, report) = doctor(&mds);
+    assert_eq!(code, Some(1));
+    let [(verdict, says)] = &rows(&report, "server")[..] else {
+        panic!("{report}");
+    };
+    assert_eq!(
+        (verdict.as_str(), says.as_str()),
+        ("failed", "the metadata server does not run")
+    );
+    drop(second);
+}
+
+/// The first NFS listener of a configuration.
+fn listener(text: &str) -> Option<String> {
+    let line = text.lines().find(|line| line.starts_with("listen = "))?;
+    line.split('"').nth(1).map(str::to_owned)
+}
+
+#[test]
+fn nothing_is_written_over_and_nothing_is_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("mds.toml");
+    let dry = ok(&setup_mds(dir.path(), &["--dry-run"]));
+    assert!(
+        dry.contains("[root]\nuid = 1234\ngid = 567\nmode = \"0755\"\n"),
+        "{dry}"
+    );
+    assert!(!file.exists() && !dir.path().join("mds").exists());
+    ok(&setup_mds(dir.path(), &[]));
+    assert!(sentence(&setup_mds(dir.path(), &[])).contains("--force"));
+    ok(&setup_mds(dir.path(), &["--force"]));
+
+    let output = dir.path().join("other.toml");
+    let output = ["--output", output.to_str().unwrap()];
+    for (role, option) in [("mds", "--owner"), ("ds", "--token")] {
+        let missing = run(&[&["setup", role][..], &output].concat());
+        assert_eq!(missing.status.code(), Some(2));
+        let told = sentence(&missing);
+        assert!(told.contains(&format!("{option} is missing")), "{told}");
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_named_before_anything_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = other.local_addr().unwrap().to_string();
+    let state = dir.path().join("mds");
+    let file = dir.path().join("mds.toml");
+    let taken = run(&[
+        "setup",
+        "mds",
+        "--yes",
+        "--owner",
+        "1:1",
+        "--clients",
+        "127.0.0.1",
+        "--listen",
+        &at,
+        "--dir",
+        state.to_str().unwrap(),
+        "--output",
+        file.to_str().unwrap(),
+    ]);
+    let told = sentence(&taken);
+    assert!(
+        told.contains("in use by another program") && told.contains("--listen"),
+        "{told}"
+    );
+    assert!(!state.exists() && !file.exists());
+}
+
+#[test]
+fn the_doctor_is_of_use_where_everything_is_broken() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("mds.toml");
+    std::fs::write(&file, "state_dir = '/no/such'\nlisten = [\n").unwrap();
+    for (what, says) in [
+        (["--config", file.to_str().unwrap()], "line 2"),
+        (["--config", "/no/such/file"], "cannot read"),
+        (["--dir", "/no/such"], "does not run"),
+    ] {
+        let output = run(&[&["doctor"][..], &what].concat());
+        assert_eq!(output.status.code(), Some(1));
+        let text = String::from_utf8(output.stdout.clone()).unwrap();
+        assert!(text.contains(says) && text.contains("do: "), "{text}");
+        assert!(sentence(&output).contains("failed"));
+    }
+}
