@@ -30,7 +30,7 @@ pub struct TransportLimits {
     /// Calls of ours on one connection that wait for a reply; more wait for a place. Default 128.
     pub calls_max: u32,
     /// Connections of all siblings together; more are closed on accept, counted, and told of in the
-    /// log, at most one line in 10 s. Default [`TransportLimits::CONNECTIONS_MAX_DEFAULT`].
+    /// log, at most one line in 10 s. [`Context::limit_connections`] changes it. Default [`TransportLimits::CONNECTIONS_MAX_DEFAULT`].
     pub connections_max: u32,
     /// Connections that peers made from one address (one /64 of IPv6), all siblings together. More are closed on accept,
     /// counted, and told of in the log in the same way. Default a quarter of the default of `connections_max`.
@@ -126,6 +126,10 @@ pub struct Context {
 struct Shared {
     receive: Arc<Budget>,
     send: Arc<Budget>,
+    /// `connections_max`, `connections_per_address_max` and `idle`, as they are now.
+    connections_max: AtomicU32,
+    per_address_max: AtomicU32,
+    idle: Mutex<Option<Duration>>,
     connections: AtomicU32,
     /// Of those, what each peer has made.
     by_peer: Mutex<HashMap<Peer, u32>>,
@@ -165,6 +169,9 @@ impl Context {
         let shared = Shared {
             receive: Budget::new(limits.receive_budget_bytes, limits.receive_share_bytes),
             send: Budget::new(limits.send_budget_bytes, limits.send_share_bytes),
+            connections_max: AtomicU32::new(limits.connections_max),
+            per_address_max: AtomicU32::new(limits.connections_per_address_max),
+            idle: Mutex::new(limits.idle),
             connections: AtomicU32::new(0),
             by_peer: Mutex::default(),
             refusals: Quiet::default(),
@@ -191,7 +198,25 @@ impl Context {
         }
     }
 
-    /// The limits.
+    /// Changes `connections_max`, `connections_per_address_max` and `idle` of all siblings to those of `limits`. Connections that
+    /// exist stay as they are, also when there are too many now.
+    pub fn limit_connections(&self, limits: &TransportLimits) {
+        let shared = &self.shared;
+        shared
+            .connections_max
+            .store(limits.connections_max, Relaxed);
+        shared
+            .per_address_max
+            .store(limits.connections_per_address_max, Relaxed);
+        *shared.idle.lock() = limits.idle;
+    }
+
+    /// After how long without a request a connection that begins now is closed.
+    pub(crate) fn idle(&self) -> Option<Duration> {
+        *self.shared.idle.lock()
+    }
+
+    /// The limits, as they were at the start.
     #[must_use]
     pub fn limits(&self) -> &TransportLimits {
         &self.limits
@@ -262,7 +287,7 @@ impl Context {
     /// A place for a connection that a peer has made, or `None` (counted) when there are too many of all or of this address.
     pub(crate) fn admit_peer(&self, endpoint: &Endpoint) -> Option<Admission> {
         let mut admission = self.admit()?;
-        let max = self.limits.connections_per_address_max;
+        let max = self.shared.per_address_max.load(Relaxed);
         let peer = Peer::from(endpoint);
         {
             let mut by_peer = self.shared.by_peer.lock();
@@ -285,7 +310,7 @@ impl Context {
 
     /// A place for one more connection, or `None` (counted) at the limit.
     pub(crate) fn admit(&self) -> Option<Admission> {
-        let max = self.limits.connections_max;
+        let max = self.shared.connections_max.load(Relaxed);
         let more = |n: u32| (n < max).then_some(n + 1);
         if self
             .shared

@@ -200,7 +200,7 @@ impl<'a, L: Link> Engine<'a, L> {
             in_flight_max: limits.in_flight_max as usize,
             send_queue_bytes: limits.send_queue_bytes as usize,
             draining: false,
-            idle: limits.idle.map(Idle::new),
+            idle: conn.context().idle().map(Idle::new),
         }
     }
 

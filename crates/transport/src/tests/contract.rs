@@ -323,7 +323,11 @@ on_every_transport! {
         assert_eq!(rig.server.counters().snapshot().connections_refused, 1);
         one.close(CloseReason::Asked);
         rig.until(|r| r.server.connections() == 1).await;
-        assert_eq!(ask(&rig.connect().await, ECHO, b"4").await, b"4");
+        let four = rig.connect().await;
+        assert_eq!(ask(&four, ECHO, b"4").await, b"4");
+        rig.server.limit_connections(&TransportLimits { connections_max: 3, ..TransportLimits::default() });
+        assert_eq!(ask(&rig.connect().await, ECHO, b"5").await, b"5");
+        assert_eq!(rig.server.counters().snapshot().connections_refused, 1);
     }
 
     async fn one_address_has_no_more_than_its_own_connections(on: On) {
