@@ -23,5 +23,5 @@ pub(crate) async fn settle(
     actor: &fs::Actor,
 ) -> Result<(), NfsStatus> {
     let settled = nfsd.role().fs().durable(actor.observed).await;
-    settled.inspect_err(|why| effects_lost(call.conn, *why))
+    settled.inspect_err(|why| effects_lost(call.conn, call.header.xid, *why))
 }

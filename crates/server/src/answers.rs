@@ -28,7 +28,12 @@ pub fn fail(reply: &mut ReplyWriter<OpNum>, op: OpNum, status: NfsStatus) -> Nfs
 }
 
 /// What a call did may not last. Closes its connection: the client hears nothing, asks again and finds whatever survives.
-pub fn effects_lost(conn: &ConnHandle, why: NfsStatus) {
-    tracing::error!(status = %why, "effects cannot be made durable; closing the connection");
+/// The log names the call as a trace of the network does.
+pub fn effects_lost(conn: &ConnHandle, xid: u32, why: NfsStatus) {
+    let (connection, peer) = (conn.id(), conn.peer());
+    tracing::error!(
+        status = %why, connection, %peer, xid = format_args!("{xid:#010x}"),
+        "effects cannot be made durable; closing the connection"
+    );
     conn.close(CloseReason::Asked);
 }

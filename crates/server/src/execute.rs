@@ -107,7 +107,7 @@ impl<R: Role> Nfsd<R> {
         self.note_latency(&cx);
         settled
             .map(|()| message)
-            .map_err(|why| effects_lost(conn, why))
+            .map_err(|why| effects_lost(conn, xid, why))
             .ok()
     }
 

@@ -112,7 +112,7 @@ impl<R: Role> Nfsd<R> {
         let message = Message::new(reply.finish(status), std::mem::take(&mut cx.payloads))
             .with_charge(cx.charge.take());
         if let Err(why) = settled {
-            effects_lost(cx.conn, why);
+            effects_lost(cx.conn, request.xid, why);
             return None;
         }
         if let Some(running) = running {
