@@ -26,6 +26,7 @@ const LAYERS: [&[&str]; 9] = [
         "fabric-iwarp",
         "fabric-verbs",
         "powercut",
+        "systemd",
     ],
     &["rpc-service", "client-table", "namespace"],
     &["session-client", "nfs3-client", "server", "cluster"],

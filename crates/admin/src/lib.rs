@@ -33,7 +33,7 @@ pub use problem::Problem;
 pub use request::Request;
 pub use route::{API_ROOT, Param, ParamKind, Route};
 pub use routes::ROUTES;
-pub use serve::{BODY_BYTES_MAX, CONNECTIONS_MAX, Door, HEAD_BYTES_MAX, Service, serve};
+pub use serve::{BODY_BYTES_MAX, CONNECTIONS_MAX, CONTENT_POLICY, Door, HEAD_BYTES_MAX, Service, serve};
 pub use stream::{STREAMS_MAX, Samples};
 pub use tls::{Listener, Stream};
 pub use tunnel::{TUNNELS_MAX, open_tunnel};

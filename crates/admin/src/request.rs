@@ -113,8 +113,12 @@ pub enum Request {
     Scrub,
     /// Make a new signing key now (metadata server).
     KeyRotate,
-    /// Read its configuration again (metadata server).
-    Reload,
+    /// Read its configuration again.
+    Reload {
+        /// Only say what would change.
+        #[serde(default)]
+        check: bool,
+    },
     /// Its configuration (metadata server).
     Config,
     /// Clients of every protocol, a page (metadata server).

@@ -55,8 +55,8 @@ const PEER_SILENCE_MAX: Duration = Duration::from_secs(60);
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// Scheme of the header with the token (RFC 6750 §2.1).
 const BEARER: &str = "Bearer ";
-/// What a page may load: nothing from elsewhere.
-const CONTENT_POLICY: &str =
+/// What a page may load: nothing from elsewhere. No other page may frame it.
+pub const CONTENT_POLICY: &str =
     "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 

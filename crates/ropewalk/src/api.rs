@@ -1,4 +1,4 @@
-//! The metadata server's administration API: its OpenAPI document and its page.
+//! The metadata server's administration API: its OpenAPI document.
 //!
 //! Owns which command is answered with which type. May call the types of answers alone.
 
@@ -13,11 +13,8 @@ use crate::scrub::DamagedFile;
 use crate::status::ServerStatus;
 use crate::status::health::Health;
 use crate::token::{Token, WaitingToken};
-use ::admin::{Answers, Asset, EventPage};
+use ::admin::{Answers, EventPage};
 use serde_json::Value;
-
-/// The files of the page.
-pub(crate) const ASSETS: &[Asset] = &[];
 
 /// The OpenAPI document.
 pub(crate) fn document() -> Value {

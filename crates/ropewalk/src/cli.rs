@@ -93,7 +93,7 @@ pub(crate) enum Command {
     /// Check configuration files, and show what they come to
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Have the metadata server read its configuration again: exports, `log` and `fill_rate_max` change at once
+    /// Have a server read its configuration again: exports, limits of connections and `log` change at once
     Reload(ReloadArgs),
     /// See the clients of the metadata server and what they hold
     #[command(name = "client", subcommand)]

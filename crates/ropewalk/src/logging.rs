@@ -1,7 +1,9 @@
-//! The log of a server: to standard error, of what RUST_LOG or a configuration says. Its newest lines stay in memory, for
-//! pages that show them.
+//! The log of a server: to standard error, of what RUST_LOG or a configuration says, as text or as JSON. Its newest lines stay
+//! in memory, for pages that show them.
 
+use crate::failure::Failure;
 use ::admin::{Events, Level};
+use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::sync::{LazyLock, OnceLock};
 use tracing::field::{Field, Visit};
@@ -17,21 +19,58 @@ pub(crate) fn events() -> &'static Events {
     &EVENTS
 }
 
+/// What a line of the log is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// A line for people.
+    #[default]
+    Text,
+    /// A JSON object, with the fields of the event at its top.
+    Json,
+}
+
 /// Sends logs to standard error; `RUST_LOG` chooses, `info` when it does not.
-pub(crate) fn init_logging() {
-    let made = tracing_subscriber::fmt()
+pub(crate) fn init_logging(format: LogFormat) {
+    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let plain = tracing_subscriber::fmt()
         .with_env_filter(log_of_environment())
         .with_writer(std::io::stderr)
         // It tells standard error that standard error cannot be written, and panics when that fails. A log on a full
         // disk would take the server down.
         .log_internal_errors(false)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .with_filter_reloading();
-    let handle = made.reload_handle();
-    let set = move |filter| handle.reload(filter).map_err(|e| e.to_string());
-    if made.finish().with(ToEvents).try_init().is_ok() {
-        let _ = LOG.set(Box::new(set));
+        .with_ansi(is_terminal && format == LogFormat::Text);
+    match format {
+        LogFormat::Text => {
+            let made = plain.with_filter_reloading();
+            let handle = made.reload_handle();
+            let set = move |filter| handle.reload(filter).map_err(|e| e.to_string());
+            let is_new = made.finish().with(ToEvents).try_init().is_ok();
+            begin(is_new, format, Box::new(set));
+        }
+        LogFormat::Json => {
+            let made = plain.json().flatten_event(true).with_filter_reloading();
+            let handle = made.reload_handle();
+            let set = move |filter| handle.reload(filter).map_err(|e| e.to_string());
+            let is_new = made.finish().with(ToEvents).try_init().is_ok();
+            begin(is_new, format, Box::new(set));
+        }
     }
+}
+
+fn begin(is_new: bool, format: LogFormat, set: SetLog) {
+    if is_new {
+        let _ = LOG.set((format, set));
+    }
+}
+
+/// Says in the log why the process ends, when the log is JSON: whoever reads that expects nothing else. Tells whether it did.
+pub(crate) fn tell_as_json(failure: &Failure) -> bool {
+    let is_json = matches!(LOG.get(), Some((LogFormat::Json, _)));
+    if is_json {
+        tracing::error!("{failure}");
+    }
+    is_json
 }
 
 fn log_of_environment() -> EnvFilter {
@@ -42,7 +81,7 @@ fn log_of_environment() -> EnvFilter {
 type SetLog = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
 
 /// Of the log of this process.
-static LOG: OnceLock<SetLog> = OnceLock::new();
+static LOG: OnceLock<(LogFormat, SetLog)> = OnceLock::new();
 
 /// Whether this says what is logged, as RUST_LOG does.
 ///
@@ -63,7 +102,7 @@ pub(crate) fn set_log(directives: Option<&str>) -> Result<(), String> {
         Some(text) => EnvFilter::try_new(text).map_err(|e| e.to_string())?,
         None => log_of_environment(),
     };
-    LOG.get().map_or(Ok(()), |set| set(filter))
+    LOG.get().map_or(Ok(()), |(_, set)| set(filter))
 }
 
 /// Keeps what is logged as events. What the filter leaves out does not come here.

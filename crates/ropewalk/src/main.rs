@@ -16,7 +16,6 @@ mod config;
 mod config_cmd;
 mod confirm;
 mod daemon;
-#[cfg_attr(not(test), expect(dead_code, reason = "the API serves it"))]
 mod dashboard;
 mod demo;
 mod devices;
@@ -66,7 +65,7 @@ fn main() -> ExitCode {
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if !failure.is_told() {
+            if !failure.is_told() && !logging::tell_as_json(&failure) {
                 out::say(&failure);
             }
             ExitCode::from(failure.exit_code())

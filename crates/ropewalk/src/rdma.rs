@@ -166,9 +166,9 @@ impl RdmaListen {
 /// Software iWARP listens on a port of TCP. Workers share the address, as another process of the same user could; these
 /// sockets find that out, and are gone before the workers listen.
 fn reserve_tcp(addresses: &[SocketAddr], change: &str) -> Outcome<Vec<SocketAddr>> {
-    let probes = listeners::listen(addresses, 1, change)?;
-    let taken = probes.iter().flatten();
-    taken
+    let probes = listeners::listen_briefly(addresses, change)?;
+    probes
+        .iter()
         .map(|probe| {
             probe
                 .local_addr()

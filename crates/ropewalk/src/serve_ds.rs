@@ -14,6 +14,8 @@
 //! process ends with the MDS's reason: starting it again cannot help. The watcher is told of each orderly end, and
 //! starts the server again after any other.
 
+mod reload;
+
 use crate::admin::{AdminSocket, Handler, LocalDesk, Refusal, Request};
 use crate::cli::DaemonArgs;
 use crate::config::{self, DsConfig, StoreKind};
@@ -42,6 +44,7 @@ use nfs4::NfsTime;
 use objects::{MemObjects, MemOptions, ObjectStore};
 use objects_dir::DirObjects;
 use redo::RedoLog;
+use reload::{Live, Peers};
 use ring_log::FileRedo;
 use rustix::time::{ClockId, clock_gettime};
 use server::Nfsd;
@@ -55,6 +58,8 @@ use transport::tcp::TcpConnector;
 use transport::workers::Shutdown;
 use transport::{Address, AnyConnector, Connector, Context, TransportLimits};
 
+/// Why a data server stops that was put out of its cluster.
+const UNWANTED: &str = "the metadata server wants it no more";
 /// How often leases of clients are looked at.
 const TICK: Duration = Duration::from_secs(1);
 /// Name of the file that says where the MDS is.
@@ -74,12 +79,14 @@ const INDEX_RESERVE_BYTES: u64 = 32 * 1024 * 1024;
 
 /// `ropewalk ds`: the process that watches, or the one that serves.
 pub(crate) fn run(daemon: &DaemonArgs, is_watched: bool) -> Outcome {
+    let passed = systemd::take_passed();
     let file = &daemon.config;
     let config: DsConfig = config::load(file)?;
     if daemon.check_config {
         return out::line(&format!("{} is a valid configuration", file.display()));
     }
-    logging::init_logging();
+    logging::init_logging(config.log_format);
+    logging::set_log(config.log.as_deref()).map_err(failed)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -88,19 +95,18 @@ pub(crate) fn run(daemon: &DaemonArgs, is_watched: bool) -> Outcome {
         let line = ParentLine::adopt()?;
         runtime.block_on(serve(file, &config, &line))
     } else {
-        runtime.block_on(watch::run(daemon, config))
+        runtime.block_on(watch::run(daemon, config, passed))
     }
 }
 
 async fn serve(file: &Path, config: &DsConfig, line: &ParentLine) -> Outcome {
-    let mut signals = Signals::take()?;
+    let (mut signals, hangup) = (Signals::take()?, crate::reload::hangup()?);
     let state = StateDir::take_over(&config.state_dir)?;
-    let change = format!("change `rdma_listen` in {}", file.display());
-    let rdma_listen = RdmaListen::reserve(config.rdma(), &config.rdma_listen, &change)?;
+    let rdma_listen = reserve_rdma(file, config)?;
     let rdma_provider = rdma_listen.provider();
     let context = Context::new(daemon::transport_limits(&config.connections()));
-
-    let (index, nfsd) = open(config, state.path()).await?;
+    let peers = Peers::of(config)?;
+    let (index, nfsd) = open(config, &peers, state.path()).await?;
     let link_config = enter_cluster(file, config, &nfsd, state.path()).await?;
 
     let pulse = Pulse::start(line.clone(), probed_files(config))?;
@@ -114,8 +120,11 @@ async fn serve(file: &Path, config: &DsConfig, line: &ParentLine) -> Outcome {
     let parts = PartsProgram::new(Arc::clone(&nfsd));
     let nfs = Arc::new(Arc::clone(&nfsd).with_programs(vec![parts]));
     let serving = Serving::start("nfs", ports.nfs, rdma_listen, nfs, &context, &shutdown)?;
+    let live = Live::new(&context, peers, line, file, config);
+    reload::on_hangup(hangup, Arc::clone(&live));
     let view = Arc::new(View {
         nfsd: Arc::clone(&nfsd),
+        live,
         config: config.clone(),
         rdma_provider,
         transport: serving.transport(),
@@ -127,6 +136,7 @@ async fn serve(file: &Path, config: &DsConfig, line: &ParentLine) -> Outcome {
     let copies = tokio::spawn(copies::run(Arc::clone(&nfsd), to_others(config, &context)?));
     let sums = tokio::spawn(keep_sums(config.store, Arc::clone(&nfsd)));
     let turns = tokio::spawn(pulse.turns());
+    line.serving();
     tracing::info!(listen = ?config.listen, workers, ds_id = link_config.membership.ds_id, "serving");
     let link = link::run(Arc::clone(&nfsd), link_config);
     let end = tokio::select! {
@@ -135,12 +145,8 @@ async fn serve(file: &Path, config: &DsConfig, line: &ParentLine) -> Outcome {
         end = link => out_of_cluster(end),
     };
     line.leaving();
-    tracing::info!(
-        why = end
-            .as_ref()
-            .unwrap_or(&"the metadata server wants it no more"),
-        "stopping"
-    );
+    let why = *end.as_ref().unwrap_or(&UNWANTED);
+    tracing::info!(why, "stopping");
     let stop = async {
         if let Err(error) = nfsd.role().hand_over().await {
             tracing::debug!("the metadata server was not told of the stop: {error}");
@@ -163,6 +169,11 @@ async fn serve(file: &Path, config: &DsConfig, line: &ParentLine) -> Outcome {
     end.map(drop)
 }
 
+fn reserve_rdma(file: &Path, config: &DsConfig) -> Outcome<RdmaListen> {
+    let change = format!("change `rdma_listen` in {}", file.display());
+    RdmaListen::reserve(config.rdma(), &config.rdma_listen, &change)
+}
+
 /// Sums of what lies on the disk. A store in memory has none.
 async fn keep_sums(store: StoreKind, nfsd: Arc<Nfsd<Ds>>) {
     match store {
@@ -179,7 +190,11 @@ fn to_others(config: &DsConfig, context: &Context) -> Outcome<CopiesConfig> {
 }
 
 /// The index, and the server upon its stores.
-async fn open(config: &DsConfig, state_dir: &Path) -> Outcome<(Arc<dyn MetaStore>, Arc<Nfsd<Ds>>)> {
+async fn open(
+    config: &DsConfig,
+    peers: &Peers,
+    state_dir: &Path,
+) -> Outcome<(Arc<dyn MetaStore>, Arc<Nfsd<Ds>>)> {
     let (index, objects, redo) = open_stores(config, state_dir)?;
     let parts = Parts {
         index: Arc::clone(&index),
@@ -189,7 +204,7 @@ async fn open(config: &DsConfig, state_dir: &Path) -> Outcome<(Arc<dyn MetaStore
         clock: Arc::new(wall_time),
         lease_clock: Arc::new(boot_time),
         offload: true,
-        peers: config.peer_filter()?,
+        peers: Some(peers.filter()),
         clients: ClientLimits::default(),
         sums: SumsConfig {
             verify_reads: config.verify_reads,
@@ -461,7 +476,9 @@ struct View {
     nfsd: Arc<Nfsd<Ds>>,
     /// What RDMA runs on, where anything listens for it.
     rdma_provider: Option<&'static str>,
+    /// As it was at the start.
     config: DsConfig,
+    live: Arc<Live>,
     transport: TransportView,
     started: Instant,
 }
@@ -470,13 +487,17 @@ fn handler(view: Arc<View>) -> Handler {
     Arc::new(move |request| {
         let view = Arc::clone(&view);
         Box::pin(async move {
-            match request {
-                Request::Status => serde_json::to_value(ServerStatus::Ds(Box::new(view.status())))
-                    .map_err(|e| Refusal::Refused(e.to_string())),
-                _ => Err(Refusal::NotFound(
-                    "this is a data server: ask the metadata server".to_owned(),
-                )),
-            }
+            let value = match request {
+                Request::Status => serde_json::to_value(ServerStatus::Ds(Box::new(view.status()))),
+                Request::Reload { check } => {
+                    serde_json::to_value(reload::run(&view.live, check).await?)
+                }
+                _ => {
+                    let why = "this is a data server: ask the metadata server".to_owned();
+                    return Err(Refusal::NotFound(why));
+                }
+            };
+            value.map_err(|e| Refusal::Refused(e.to_string()))
         })
     })
 }

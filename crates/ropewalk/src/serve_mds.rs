@@ -5,7 +5,8 @@
 //! threads; the control port, the tick and the admin socket run on the main thread.
 //!
 //! # Ordering
-//! Ports are bound before the store is opened: a busy port is told before anything changes. Connections are accepted
+//! Ports are bound before the store is opened: a busy port is told before anything changes. systemd keeps them for the next
+//! process, and hears that this one serves when it does. Connections are accepted
 //! only after the start is durable. At the end NFS drains first, the control port last: what is still being served may
 //! need the data servers.
 //!
@@ -15,6 +16,7 @@
 
 mod access;
 mod desk;
+mod health;
 mod orders;
 mod readings;
 mod reload;
@@ -26,7 +28,7 @@ use crate::config::{self, MdsConfig, RootTable, StoreKind};
 use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
 use crate::expel::Loss;
 use crate::failure::{Outcome, cannot, failed};
-use crate::listeners;
+use crate::listeners::{self, Keeper, Wanted};
 use crate::logging;
 use crate::metrics::{self, Watched};
 use crate::nss::NameService;
@@ -62,7 +64,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use systemd::{Manager, PassedFd};
 use tokio::task::JoinHandle;
+use transport::tcp::Listener;
 use transport::workers::Shutdown;
 use transport::{AnyConnector, Context, TransportLimits};
 
@@ -80,6 +84,7 @@ const HASH_BYTES_SHOWN: usize = 6;
 
 /// `ropewalk mds`.
 pub(crate) fn run(args: &DaemonArgs) -> Outcome {
+    let passed = systemd::take_passed();
     let config: MdsConfig = config::load(&args.config)?;
     if args.check_config {
         return out::line(&format!(
@@ -87,7 +92,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Outcome {
             args.config.display()
         ));
     }
-    logging::init_logging();
+    logging::init_logging(config.log_format);
     logging::set_log(config.log.as_deref()).map_err(failed)?;
     without_huge_pages();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -95,7 +100,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Outcome {
         .build();
     runtime
         .map_err(cannot("start the runtime"))?
-        .block_on(serve(args, &config))
+        .block_on(serve(args, &config, passed))
 }
 
 /// Asks the system for no huge pages in this process. The store's memory grows by small entries under its writer lock. All changes
@@ -106,18 +111,14 @@ fn without_huge_pages() {
     }
 }
 
-async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
+async fn serve(args: &DaemonArgs, config: &MdsConfig, passed: Vec<PassedFd>) -> Outcome {
     let mut signals = Signals::take()?;
+    let manager = Manager::from_environment().map_err(cannot("reach NOTIFY_SOCKET"))?;
     let state = StateDir::take(&config.state_dir)?;
-    let change = |key: &str| format!("change `{key}` in {}", args.config.display());
-    let workers = daemon::workers_count(config.workers);
-    let listeners = listeners::listen(&config.listen, workers, &change("listen"))?;
-    let rdma = RdmaListen::reserve(config.rdma(), &config.rdma_listen, &change("rdma_listen"))?;
-    let rdma_provider = rdma.provider();
-    let control = listeners::listen(&config.control_listen, 1, &change("control_listen"))?;
-    let metrics_sockets = listeners::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
-    let admin_sockets = listeners::listen(&config.admin_listen, 1, &change("admin_listen"))?;
-    let admin_sockets = admin_sockets.into_iter().flatten().collect();
+    let sockets = Sockets::bind(args, config, &manager, passed)?;
+    let change = format!("change `rdma_listen` in {}", args.config.display());
+    let rdma = RdmaListen::reserve(config.rdma(), &config.rdma_listen, &change)?;
+    let (rdma_provider, workers) = (rdma.provider(), sockets.nfs.len());
     let context = Context::new(daemon::transport_limits(&config.connections()));
     let control_context = Context::new(TransportLimits::default());
 
@@ -130,7 +131,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     let control_port = serve_control(
         &nfsd,
         &ca,
-        control.into_iter().flatten().collect(),
+        sockets.control,
         control_context.clone(),
         &control_shutdown,
     )?;
@@ -138,25 +139,25 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     let older = OlderNfs::new(config, &nfsd, &control_context);
     let all = older.beside(&nfsd);
     let nfs = Arc::clone(&all);
-    let serving = Serving::start("nfs", listeners, rdma, all, &context, &shutdown)?;
+    let serving = Serving::start("nfs", sockets.nfs, rdma, all, &context, &shutdown)?;
     let view = Arc::new(View {
         nfsd: Arc::clone(&nfsd),
         ca,
         config: config.clone(),
-        live: Live::new(Arc::clone(&nfsd), args.config.clone(), config.clone()),
+        live: Live::new(&nfsd, &context, &manager, args, config),
         rdma_provider,
         transport: serving.transport(),
         control: control_context,
         started: Instant::now(),
     });
     let desk = MdsDesk::new(Arc::clone(&view), nfs, context.sibling());
-    let admin = desk.serve(socket, admin_sockets)?;
+    let admin = desk.serve(socket, sockets.admin)?;
     reload::on_hangup(Arc::clone(&view.live))?;
-    let metrics_sockets = metrics_sockets.into_iter().flatten().collect();
-    let metrics = tokio::spawn(metrics::serve(metrics_sockets, view));
+    let metrics = tokio::spawn(metrics::serve(sockets.metrics, Arc::clone(&view)));
     let tick = tokio::spawn(tick(Arc::clone(&nfsd)));
     let _older = older.start(config)?;
     tell_serving(config, workers, &nfsd);
+    tokio::spawn(health::show(manager.clone(), view));
 
     let end = tokio::select! {
         why = daemon::until_stopped(&mut signals, args.exit_with_parent, &shutdown) => {
@@ -165,6 +166,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         // Nothing can be promised any more: whoever supervises this process starts a new one, which reads what is durable.
         error = store_failed(&*store) => Err(failed(format!("the metadata store stopped: {error}"))),
     };
+    manager.stopping();
     shutdown.trigger();
     let stop = async {
         serving.ended().await;
@@ -179,6 +181,50 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     end?;
     let stopped = synced.map(|()| tracing::info!("stopped"));
     stopped.map_err(cannot("sync the store"))
+}
+
+/// What this server listens on over TCP.
+struct Sockets {
+    /// For NFS, those of each worker.
+    nfs: Vec<Vec<Listener>>,
+    control: Vec<Listener>,
+    metrics: Vec<Listener>,
+    admin: Vec<Listener>,
+}
+
+impl Sockets {
+    /// Binds them, but for those that were passed to this process.
+    fn bind(
+        args: &DaemonArgs,
+        config: &MdsConfig,
+        manager: &Manager,
+        passed: Vec<PassedFd>,
+    ) -> Outcome<Self> {
+        let workers = daemon::workers_count(config.workers);
+        let all = [
+            ("listen", &config.listen, workers),
+            ("control_listen", &config.control_listen, 1),
+            ("metrics_listen", &config.metrics_listen, 1),
+            ("admin_listen", &config.admin_listen, 1),
+        ];
+        let wanted = all.map(|(key, addresses, count)| Wanted {
+            key,
+            addresses,
+            count,
+        });
+        let mut keeper = Keeper::new(manager.clone(), passed, &wanted);
+        let mut bind = |wanted: Wanted<'_>| {
+            let change = format!("change `{}` in {}", wanted.key, args.config.display());
+            keeper.bind(wanted, &change)
+        };
+        let [nfs, control, metrics, admin] = wanted;
+        Ok(Self {
+            nfs: listeners::by_worker(bind(nfs)?, workers),
+            control: bind(control)?.into_iter().flatten().collect(),
+            metrics: bind(metrics)?.into_iter().flatten().collect(),
+            admin: bind(admin)?.into_iter().flatten().collect(),
+        })
+    }
 }
 
 fn tell_serving(config: &MdsConfig, workers: usize, nfsd: &Nfsd<Mds>) {
@@ -206,7 +252,7 @@ async fn store_failed(store: &dyn MetaStore) -> MetaError {
 fn serve_control(
     nfsd: &Arc<Nfsd<Mds>>,
     ca: &Arc<ClusterCa>,
-    listeners: Vec<transport::tcp::Listener>,
+    listeners: Vec<Listener>,
     context: Context,
     shutdown: &Shutdown,
 ) -> Outcome<JoinHandle<std::io::Result<()>>> {

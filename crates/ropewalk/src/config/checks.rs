@@ -1,6 +1,7 @@
 //! What no server can run with, whichever it is: one sentence each.
 
 use super::common::{ConfigError, wrong};
+use crate::logging::check_log;
 use crate::times::Length;
 use bytesize::ByteSize;
 use std::net::{IpAddr, SocketAddr};
@@ -110,6 +111,11 @@ pub(super) fn need_idle_close(length: Option<Length>) -> Result<(), ConfigError>
         )),
         _ => Ok(()),
     }
+}
+
+pub(super) fn need_log(log: Option<&str>) -> Result<(), ConfigError> {
+    let checked = log.map_or(Ok(()), check_log);
+    checked.map_err(|why| wrong(format!("`log`: {why}")))
 }
 
 /// Addresses that others can connect to.

@@ -2,22 +2,21 @@
 
 use super::checks::{
     need_busy_poll, need_connections, need_directory, need_distinct, need_idle_close, need_inline,
-    need_listener, need_reachable,
+    need_listener, need_log, need_reachable,
 };
 use super::common::{
     Checked, ConfigError, Connections, StoreKind, default_busy_poll_us, default_connections_max,
     default_nfs_listen, default_rdma_crc, default_rdma_inline, exact_size, wrong,
 };
+use crate::logging::LogFormat;
 use crate::rdma_provider::ProviderChoice;
 use crate::times::Length;
-use ::ds::PeerFilter;
 use bytesize::ByteSize;
 use cluster_tls::JoinToken;
 use serde::{Deserialize, Serialize};
 use server::exports::{ClientRule, EXPORT_RULES_MAX};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Shortest `scrub_interval`.
@@ -96,6 +95,12 @@ pub(crate) struct DsConfig {
     /// Listeners of `/metrics` and `/health`; none by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics_listen: Vec<SocketAddr>,
+    /// What is logged, as in RUST_LOG, which counts without this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
+    /// What a line of the log is.
+    #[serde(default)]
+    pub log_format: LogFormat,
 }
 
 /// A week.
@@ -159,7 +164,8 @@ impl Checked for DsConfig {
         if self.store == StoreKind::Memory && self.memory_size.as_u64() < 1024 * 1024 {
             return Err(wrong("`memory_size` must be at least 1 MiB"));
         }
-        self.peer_filter().map(drop)
+        need_log(self.log.as_deref())?;
+        self.networks().map(drop)
     }
 }
 
@@ -174,22 +180,16 @@ impl DsConfig {
         }
     }
 
-    /// Who may connect, when the file says so.
+    /// Who may connect; everybody when there is none.
     ///
     /// # Errors
     /// A text that is no network.
-    pub(crate) fn peer_filter(&self) -> Result<Option<PeerFilter>, ConfigError> {
-        if self.clients.is_empty() {
-            return Ok(None);
-        }
+    pub(crate) fn networks(&self) -> Result<Vec<ClientRule>, ConfigError> {
         if self.clients.len() > EXPORT_RULES_MAX {
             return Err(wrong("`clients` has more than 1024 networks"));
         }
         let parse = |text: &String| text.parse().map_err(|e| wrong(format!("`clients`: {e}")));
-        let networks: Vec<ClientRule> = self.clients.iter().map(parse).collect::<Result<_, _>>()?;
-        Ok(Some(Arc::new(move |peer| {
-            networks.iter().any(|network| network.contains(peer))
-        })))
+        self.clients.iter().map(parse).collect()
     }
 
     /// Addresses that clients are told.

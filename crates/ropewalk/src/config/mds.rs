@@ -2,7 +2,7 @@
 
 use super::checks::{
     is_loopback, need_busy_poll, need_connections, need_directory, need_distinct, need_idle_close,
-    need_inline, need_listener, need_reachable,
+    need_inline, need_listener, need_log, need_reachable,
 };
 use super::common::{
     Checked, ConfigError, Connections, StoreKind, TransportChoice, default_busy_poll_us,
@@ -12,7 +12,7 @@ use super::common::{
 use super::tables::{
     Access, AtimeName, ExportTable, ForeignTable, PlacementTable, RootTable, SquashName,
 };
-use crate::logging::check_log;
+use crate::logging::LogFormat;
 use crate::rdma_provider::ProviderChoice;
 use crate::times::Length;
 use ::fs::FOREIGN_POOL_MAX;
@@ -144,6 +144,9 @@ pub(crate) struct MdsConfig {
     /// What is logged, as in RUST_LOG, which counts without this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
+    /// What a line of the log is.
+    #[serde(default)]
+    pub log_format: LogFormat,
     /// Who may mount. Required when a listener is not on loopback.
     #[serde(default, rename = "export", skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<ExportTable>,
@@ -231,11 +234,6 @@ fn default_key_rotation() -> Length {
 
 fn default_key_overlap() -> Length {
     Length(Duration::from_secs(3600))
-}
-
-fn need_log(log: Option<&str>) -> Result<(), ConfigError> {
-    let checked = log.map_or(Ok(()), check_log);
-    checked.map_err(|why| wrong(format!("`log`: {why}")))
 }
 
 /// Most names of the API's certificate.
@@ -384,6 +382,7 @@ impl MdsConfig {
             admin_listen: Vec::new(),
             admin_names: Vec::new(),
             log: None,
+            log_format: LogFormat::default(),
             exports: Vec::new(),
             nfs3: false,
             nfs40: default_nfs40(),

@@ -18,17 +18,13 @@ fn ds(text: &str) -> Result<DsConfig, String> {
 
 #[test]
 fn a_data_server_lets_in_whom_its_file_names() {
-    assert!(
-        ds("state_dir = '/s'")
-            .unwrap()
-            .peer_filter()
-            .unwrap()
-            .is_none()
-    );
+    let everybody = ds("state_dir = '/s'").unwrap();
+    assert!(everybody.networks().unwrap().is_empty());
     let config = ds("state_dir = '/s'\nclients = ['10.1.0.0/16', 'fd00::1']").unwrap();
-    let admits = config.peer_filter().unwrap().unwrap();
+    let networks = config.networks().unwrap();
     for (peer, inside) in [("10.1.2.3", true), ("fd00::1", true), ("10.2.0.1", false)] {
-        assert_eq!(admits(peer.parse().unwrap()), inside, "{peer}");
+        let peer = peer.parse().unwrap();
+        assert_eq!(networks.iter().any(|n| n.contains(peer)), inside, "{peer}");
     }
     let refused = ds("state_dir = '/s'\nclients = ['host']").unwrap_err();
     assert!(

@@ -1,28 +1,14 @@
 //! The dashboard: the files of the page that the metadata server serves to browsers.
 //!
-//! Owns the list of files and the policy that they need. Knows nothing of HTTP, tokens or the API: who serves them asks
-//! [`find`]. The page is plain HTML, CSS and JavaScript modules without a build step. It is described in
+//! Owns the list of files. Knows nothing of HTTP, tokens or the API, which serves [`ASSETS`]. The page is plain HTML, CSS and JavaScript modules without a build step. It is described in
 //! docs/operate/dashboard.md, and its tests with a browser are in `tests/dashboard`.
 
-/// What a browser may load for the page: its own files and the API, and nothing else. No other page may frame it.
-pub(crate) const CONTENT_SECURITY_POLICY: &str =
-    "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+use ::admin::Asset;
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
-
-/// A file.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Asset {
-    /// Path of the request.
-    pub path: &'static str,
-    /// Media type.
-    pub media_type: &'static str,
-    /// The file.
-    pub bytes: &'static [u8],
-}
 
 macro_rules! asset {
     ($path:literal, $media_type:expr, $file:literal) => {
@@ -54,6 +40,7 @@ pub(crate) static ASSETS: [Asset; 15] = [
 ];
 
 /// The file at the path of a request.
+#[cfg(test)]
 pub(crate) fn find(path: &str) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| asset.path == path)
 }
@@ -102,7 +89,7 @@ mod tests {
 
     #[test]
     fn nothing_is_inline_and_nothing_is_parsed_as_html() {
-        assert!(CONTENT_SECURITY_POLICY.starts_with("default-src 'self';"));
+        assert!(::admin::CONTENT_POLICY.starts_with("default-src 'self';"));
         let page = text(find("/").unwrap());
         assert!(!page.contains(" style=") && !page.contains("<style"));
         assert!(!page.contains("<script>") && !page.contains(" onclick="));

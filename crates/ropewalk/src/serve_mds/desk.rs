@@ -12,6 +12,7 @@ use crate::admin::{AdminSocket, Answer, Desk, Refusal, Request};
 use crate::api;
 use crate::clients;
 use crate::config::is_loopback;
+use crate::dashboard;
 use crate::failure::{Outcome, cannot};
 use crate::key::RotatedKey;
 use crate::logging;
@@ -125,7 +126,7 @@ impl Desk for MdsDesk {
     }
 
     fn assets(&self) -> &'static [Asset] {
-        api::ASSETS
+        &dashboard::ASSETS
     }
 }
 
@@ -152,7 +153,7 @@ async fn answer(view: Arc<View>, request: Request) -> Result<Value, Refusal> {
         Request::AcceptState => json(view.accept_state().await?),
         Request::Scrub => json(view.cluster().order_scrub()),
         Request::Config => json(view.live.current()),
-        Request::Reload => json(reload::run(&view.live).await?),
+        Request::Reload { check } => json(reload::run(&view.live, check).await?),
         Request::ClientList { after, limit } => {
             json(clients::list(view.fs(), after.as_deref(), limit)?)
         }

@@ -6,34 +6,55 @@
 //! # Failure
 //! A file with an error changes nothing.
 
+use crate::cli::DaemonArgs;
 use crate::config::{self, MdsConfig};
-use crate::failure::{Outcome, cannot};
+use crate::daemon;
+use crate::failure::Outcome;
 use crate::logging;
-use crate::reload::Reloaded;
+use crate::reload::{self, Reloaded};
 use mds::Mds;
 use parking_lot::Mutex;
 use server::Nfsd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tokio::signal::unix::{SignalKind, signal};
+use systemd::Manager;
+use transport::Context;
 
 /// Settings that change while the server runs.
-const LIVE_KEYS: [&str; 3] = ["export", "fill_rate_max", "log"];
+const LIVE_KEYS: [&str; 6] = [
+    "export",
+    "fill_rate_max",
+    "log",
+    "connections_max",
+    "connections_per_address_max",
+    "idle_close",
+];
 
 /// What can be changed, and by what.
 pub(super) struct Live {
     nfsd: Arc<Nfsd<Mds>>,
+    /// Of the clients' connections.
+    context: Context,
+    manager: Manager,
     path: PathBuf,
     current: Mutex<MdsConfig>,
 }
 
 impl Live {
-    /// Of a server that was started with `config`, which `path` has.
-    pub(super) fn new(nfsd: Arc<Nfsd<Mds>>, path: PathBuf, config: MdsConfig) -> Arc<Self> {
+    /// Of a server that was started with `config`, which its file has.
+    pub(super) fn new(
+        nfsd: &Arc<Nfsd<Mds>>,
+        context: &Context,
+        manager: &Manager,
+        args: &DaemonArgs,
+        config: &MdsConfig,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            nfsd,
-            path,
-            current: Mutex::new(config),
+            nfsd: Arc::clone(nfsd),
+            context: context.clone(),
+            manager: manager.clone(),
+            path: args.config.clone(),
+            current: Mutex::new(config.clone()),
         })
     }
 
@@ -43,21 +64,29 @@ impl Live {
     }
 }
 
-/// Takes the configuration file again.
+/// Takes the configuration file again, or says what that would change.
 ///
 /// # Errors
 /// One sentence: what is wrong with the file. Nothing has changed then.
-pub(super) async fn run(live: &Arc<Live>) -> Result<Reloaded, String> {
-    let live = Arc::clone(live);
-    let reloading = tokio::task::spawn_blocking(move || take(&live));
-    let told = reloading.await.map_err(|e| e.to_string())?;
-    match &told {
-        Ok(told) => {
-            tracing::info!(changed = ?told.changed, needs_restart = ?told.needs_restart, "configuration read again");
-        }
-        Err(why) => tracing::warn!("the configuration is not taken, nothing has changed: {why}"),
+pub(super) async fn run(live: &Arc<Live>, only_check: bool) -> Result<Reloaded, String> {
+    if only_check {
+        return off_the_runtime(live, check).await;
     }
+    live.manager.reloading();
+    let told = off_the_runtime(live, take).await;
+    live.manager.ready();
+    reload::log(&told);
     told
+}
+
+/// Reading a file may wait for a disk.
+async fn off_the_runtime(
+    live: &Arc<Live>,
+    work: fn(&Live) -> Result<Reloaded, String>,
+) -> Result<Reloaded, String> {
+    let live = Arc::clone(live);
+    let working = tokio::task::spawn_blocking(move || work(&live));
+    working.await.map_err(|e| e.to_string())?
 }
 
 /// Takes the configuration file again at each SIGHUP. Needs a runtime.
@@ -65,22 +94,26 @@ pub(super) async fn run(live: &Arc<Live>) -> Result<Reloaded, String> {
 /// # Errors
 /// The signal cannot be taken over.
 pub(super) fn on_hangup(live: Arc<Live>) -> Outcome {
-    let hangup = signal(SignalKind::hangup());
-    let mut hangup = hangup.map_err(cannot("listen to SIGHUP"))?;
+    let mut hangup = reload::hangup()?;
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
             // The log has what came of it.
-            let _told = run(&live).await;
+            let _told = run(&live, false).await;
         }
     });
     Ok(())
+}
+
+fn check(live: &Live) -> Result<Reloaded, String> {
+    let new: MdsConfig = config::load(&live.path).map_err(|e| e.to_string())?;
+    reload::compare(&*live.current.lock(), &new, &LIVE_KEYS)
 }
 
 fn take(live: &Live) -> Result<Reloaded, String> {
     let mut current = live.current.lock();
     let new: MdsConfig = config::load(&live.path).map_err(|e| e.to_string())?;
     let exports = new.export_list().map_err(|e| e.to_string())?;
-    let told = compare(&current, &new)?;
+    let told = reload::compare(&*current, &new, &LIVE_KEYS)?;
     logging::set_log(new.log.as_deref())?;
     let mds = live.nfsd.role();
     // What an order has set since stays, unless the file says something new.
@@ -88,27 +121,15 @@ fn take(live: &Live) -> Result<Reloaded, String> {
         (mds.fs().cluster()).set_fill_rate(new.fill_rate_max.as_u64());
     }
     mds.set_exports(exports);
+    let limits = daemon::transport_limits(&new.connections());
+    live.context.limit_connections(&limits);
     current.exports = new.exports;
     current.fill_rate_max = new.fill_rate_max;
     current.log = new.log;
+    current.connections_max = new.connections_max;
+    current.connections_per_address_max = new.connections_per_address_max;
+    current.idle_close = new.idle_close;
     Ok(told)
-}
-
-/// Which settings differ.
-fn compare(current: &MdsConfig, new: &MdsConfig) -> Result<Reloaded, String> {
-    let table = |config: &MdsConfig| toml::Table::try_from(config).map_err(|e| e.to_string());
-    let (current, new) = (table(current)?, table(new)?);
-    let mut keys: Vec<&String> = current.keys().chain(new.keys()).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    let differing = keys.into_iter().filter(|k| current.get(*k) != new.get(*k));
-    let (changed, needs_restart) = differing
-        .cloned()
-        .partition(|key| LIVE_KEYS.contains(&key.as_str()));
-    Ok(Reloaded {
-        changed,
-        needs_restart,
-    })
 }
 
 #[cfg(test)]
@@ -121,6 +142,7 @@ mod tests {
             toml::from_str(&format!("state_dir = \"/s\"\n{more}")).unwrap()
         };
         let old = read("copies = 1\nfill_rate_max = '1MiB'");
+        let compare = |old: &MdsConfig, new: &MdsConfig| reload::compare(old, new, &LIVE_KEYS);
         assert_eq!(compare(&old, &old), Ok(Reloaded::default()));
         let new =
             read("copies = 2\nlog = 'debug'\nfill_rate_max = '1024KiB'\n[[export]]\nclients = '*'");

@@ -205,7 +205,12 @@ fn spawn(spec: &ChildSpec) -> Outcome<Life> {
         .map_err(cannot(format_args!("write {}", spec.log.display())))?;
     let log_from = log.metadata().map_or(0, |m| m.len());
     // This very program, also when its file was replaced meanwhile by an upgrade.
-    let child = Command::new("/proc/self/exe")
+    let mut command = Command::new("/proc/self/exe");
+    // They are ours, if anybody's.
+    for variable in systemd::ENVIRONMENT {
+        command.env_remove(variable);
+    }
+    let child = command
         .arg0("ropewalk")
         .arg(spec.role)
         .arg("--config")

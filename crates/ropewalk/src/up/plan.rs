@@ -12,6 +12,7 @@ use crate::cli::{UP_DS_DEFAULT, UpArgs};
 use crate::config::{self, Checked, DsConfig, MdsConfig, StoreKind, TransportChoice};
 use crate::daemon::make_dir;
 use crate::failure::{Outcome, cannot, failed, usage};
+use crate::logging::LogFormat;
 use crate::rdma_provider::ProviderChoice;
 use crate::up::dirs::UP_DS_MAX;
 use crate::up::ports::{Ports, need_free};
@@ -195,6 +196,8 @@ impl Plan {
                     rdma_inline: self.mds.config.rdma_inline,
                     rdma_advertise: Vec::new(),
                     metrics_listen: Vec::new(),
+                    log: None,
+                    log_format: LogFormat::default(),
                 }));
         }
         Ok(())

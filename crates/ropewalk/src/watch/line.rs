@@ -36,6 +36,10 @@ pub(crate) enum Sign {
     Alive,
     /// Its stores are open: it asks for the sockets.
     Ready,
+    /// It serves.
+    Serving,
+    /// It has taken its configuration again, or has found it wrong.
+    Reloaded,
     /// It ends, and shall not be started again.
     Leaving,
 }
@@ -45,6 +49,8 @@ impl Sign {
         match self {
             Self::Alive => b'a',
             Self::Ready => b'r',
+            Self::Serving => b's',
+            Self::Reloaded => b'c',
             Self::Leaving => b'l',
         }
     }
@@ -54,6 +60,8 @@ impl Sign {
         match byte {
             b'a' => Some(Self::Alive),
             b'r' => Some(Self::Ready),
+            b's' => Some(Self::Serving),
+            b'c' => Some(Self::Reloaded),
             b'l' => Some(Self::Leaving),
             _ => None,
         }
@@ -81,13 +89,23 @@ impl ParentLine {
     }
 
     /// The line at the end of this socket.
-    pub(super) fn of(socket: OwnedFd) -> Self {
+    pub(crate) fn of(socket: OwnedFd) -> Self {
         Self(Arc::new(socket))
     }
 
     /// Says that this process and its disk are alive.
     pub(crate) fn alive(&self) {
         self.say(Sign::Alive);
+    }
+
+    /// Says that this process serves.
+    pub(crate) fn serving(&self) {
+        self.say(Sign::Serving);
+    }
+
+    /// Says that this process has taken its configuration again, or has found it wrong.
+    pub(crate) fn reloaded(&self) {
+        self.say(Sign::Reloaded);
     }
 
     /// Says that this process ends and shall not be started again.
@@ -190,7 +208,14 @@ mod tests {
 
     #[test]
     fn signs_are_understood_and_never_wait() {
-        for sign in [Sign::Alive, Sign::Ready, Sign::Leaving] {
+        let all = [
+            Sign::Alive,
+            Sign::Ready,
+            Sign::Serving,
+            Sign::Reloaded,
+            Sign::Leaving,
+        ];
+        for sign in all {
             assert_eq!(Sign::of(sign.byte()), Some(sign));
         }
         assert_eq!(Sign::of(b'?'), None);

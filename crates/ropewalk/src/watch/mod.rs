@@ -5,7 +5,7 @@
 //! open over the death of the server, starts it again, and makes a hanging server a dead one.
 //!
 //! `ports` are the listening sockets, `line` is the socket between both processes, `pulse` gives the server's signs, `cut` ends
-//! the connections of a process that hangs. The loop of the watcher is here.
+//! the connections of a process that hangs, `service` is what systemd hears. The loop of the watcher is here.
 //!
 //! # Ownership
 //! The watcher owns the listening sockets and the child. It is small, has one thread but those of its log and of a start,
@@ -29,21 +29,26 @@ pub(crate) mod line;
 mod news;
 pub(crate) mod ports;
 pub(crate) mod pulse;
+mod service;
 
 use crate::backoff::Backoff;
 use crate::cli::DaemonArgs;
 use crate::config::{self, DsConfig, StoreKind};
 use crate::daemon::{STOP_MAX, Signals, parent_gone};
 use crate::failure::{Failure, Outcome, cannot, failed};
+use crate::logging;
+use crate::reload;
 use line::Sign;
 use news::News;
 use ports::HeldPorts;
 use rustix::process::{Pid, Signal, kill_process};
+use service::Service;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
+use systemd::PassedFd;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
@@ -66,9 +71,9 @@ const KILL_GRACE: Duration = Duration::from_secs(2);
 const SIGNS_MAX: usize = 64;
 
 /// The watcher, until the data server has ended for good.
-pub(crate) async fn run(args: &DaemonArgs, config: DsConfig) -> Outcome {
-    let mut signals = Signals::take()?;
-    let mut watch = Watch::new(&args.config, &config)?;
+pub(crate) async fn run(args: &DaemonArgs, config: DsConfig, passed: Vec<PassedFd>) -> Outcome {
+    let (mut signals, mut hangup) = (Signals::take()?, reload::hangup()?);
+    let mut watch = Watch::new(&args.config, &config, passed)?;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let parent = async {
@@ -87,6 +92,7 @@ pub(crate) async fn run(args: &DaemonArgs, config: DsConfig) -> Outcome {
                 has_parent = false;
                 watch.stop("the parent is gone")
             }
+            _ = hangup.recv() => watch.reload(),
             event = watch.event() => watch.heed(event),
             _ = ticks.tick() => watch.tick(),
         };
@@ -134,13 +140,16 @@ struct Watch {
     stopping: Option<Instant>,
     backoff: Backoff,
     news: News,
+    service: Service,
 }
 
 impl Watch {
-    fn new(file: &Path, config: &DsConfig) -> Outcome<Self> {
+    fn new(file: &Path, config: &DsConfig, passed: Vec<PassedFd>) -> Outcome<Self> {
+        let service = Service::of_environment()?;
+        let ports = HeldPorts::bind(config, file, service.manager(), passed)?;
         Ok(Self {
             file: file.to_owned(),
-            ports: Some(HeldPorts::bind(config, file)?),
+            ports: Some(ports),
             life: None,
             starting: Some(start(file)),
             start_at: None,
@@ -149,6 +158,7 @@ impl Watch {
             stopping: None,
             backoff: Backoff::new(Duration::ZERO),
             news: News::start()?,
+            service,
         })
     }
 
@@ -210,7 +220,17 @@ impl Watch {
         life.silent_ticks = 0;
         match sign {
             Sign::Alive => None,
+            Sign::Serving => {
+                self.service.serving(life.pid);
+                None
+            }
+            Sign::Reloaded => {
+                follow_log(&self.file);
+                self.service.reloaded();
+                None
+            }
             Sign::Leaving => {
+                self.service.stopping();
                 self.ports = None;
                 self.stopping.get_or_insert_with(Instant::now);
                 None
@@ -238,10 +258,16 @@ impl Watch {
         let Some(line) = &life.line else {
             return Ok(());
         };
-        let held = self.ports.take();
-        let held = match held.filter(|held| held.fit(&life.config)) {
-            Some(held) => held,
-            None => HeldPorts::bind(&life.config, &self.file)?,
+        let manager = self.service.manager();
+        let held = match self.ports.take() {
+            Some(held) if held.fit(&life.config) => held,
+            others => {
+                // systemd would go on listening there.
+                if let Some(others) = others {
+                    others.shut(manager);
+                }
+                HeldPorts::bind(&life.config, &self.file, manager, Vec::new())?
+            }
         };
         line::hand_over(line, &held.sockets()).map_err(cannot("hand over the sockets"))?;
         life.serves = true;
@@ -255,6 +281,7 @@ impl Watch {
     fn tick(&mut self) -> Option<Outcome> {
         let now = Instant::now();
         let past = |since: Option<Instant>, limit| since.is_some_and(|since| now - since >= limit);
+        self.service.tick(self.gone_since);
         if self.stopping.is_some() {
             let killed = self.life.as_ref().and_then(|life| life.killed);
             if past(killed, KILL_GRACE) && past(self.stopping, KILL_GRACE) {
@@ -270,7 +297,7 @@ impl Watch {
         if past(self.gone_since, PORTS_KEPT_MAX)
             && let Some(ports) = self.ports.take()
         {
-            ports.shut();
+            ports.shut(self.service.manager());
             self.news
                 .warn("nobody serves for 3 s: clients are refused until somebody does".to_owned());
         }
@@ -318,9 +345,22 @@ impl Watch {
         }
     }
 
+    /// Has the child take its configuration again. One that does not serve yet has just read it, or will.
+    fn reload(&mut self) -> Option<Outcome> {
+        self.service.reloading();
+        match &self.life {
+            Some(life) if life.serves && life.killed.is_none() => {
+                let _ = kill_process(life.pid, Signal::HUP);
+            }
+            _ => self.service.reloaded(),
+        }
+        None
+    }
+
     /// Asks the child to stop; a second time, it stops at once.
     fn stop(&mut self, why: &str) -> Option<Outcome> {
         self.news.info(format!("{why}, stopping"));
+        self.service.stopping();
         self.ports = None;
         self.start_at = None;
         self.stopping.get_or_insert_with(Instant::now);
@@ -380,7 +420,9 @@ impl Watch {
             self.start_at = Some(now + pause);
             format!("started again in {} ms", pause.as_millis())
         };
-        self.news.warn(format!("{why}; {again}"));
+        let told = format!("{why}; {again}");
+        self.service.unserved(&told);
+        self.news.warn(told);
     }
 }
 
@@ -390,14 +432,30 @@ fn start(file: &Path) -> JoinHandle<Outcome<Box<Life>>> {
     tokio::task::spawn_blocking(move || spawn(&file))
 }
 
+/// Logs what the configuration says from now on, on a thread of its own as well. A wrong file is told of by the child.
+fn follow_log(file: &Path) {
+    let file = file.to_owned();
+    tokio::task::spawn_blocking(move || {
+        if let Ok(config) = config::load::<DsConfig>(&file) {
+            let _ = logging::set_log(config.log.as_deref());
+        }
+    });
+}
+
 fn spawn(file: &Path) -> Outcome<Box<Life>> {
     let config: DsConfig = config::load(file)?;
+    logging::set_log(config.log.as_deref()).map_err(failed)?;
     let what = "start the data server's process";
     let (ours, theirs) = UnixStream::pair().map_err(cannot(what))?;
     let theirs = theirs.into_std().map_err(cannot(what))?;
     // The child waits for its sockets.
     theirs.set_nonblocking(false).map_err(cannot(what))?;
-    let child = Command::new("/proc/self/exe")
+    let mut command = Command::new("/proc/self/exe");
+    // What systemd gives is for this process.
+    for variable in systemd::ENVIRONMENT {
+        command.env_remove(variable);
+    }
+    let child = command
         .arg0("ropewalk")
         .args(["ds", "--watched", "--config"])
         .arg(file)

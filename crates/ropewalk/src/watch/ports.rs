@@ -2,7 +2,8 @@
 //!
 //! # Ownership
 //! The watcher holds [`HeldPorts`], and the server the very same sockets: one for each worker and address, since each
-//! socket has a queue of its own. Sockets of RDMA are the server's alone and go with it: a device's cannot be passed on.
+//! socket has a queue of its own. systemd keeps them too, for the next watcher. Sockets of RDMA are the server's alone and go
+//! with it: a device's cannot be passed on.
 //!
 //! # Failure
 //! A connection that comes while no server is there waits in the queue of its socket. [`HeldPorts::shut`] refuses it, also when a
@@ -11,11 +12,11 @@
 use crate::config::DsConfig;
 use crate::daemon;
 use crate::failure::{Outcome, cannot, failed};
-use crate::listeners;
+use crate::listeners::{self, Keeper};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::net::Shutdown;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use systemd::{Manager, PassedFd};
 use transport::tcp::Listener;
 
 /// What a configuration asks for.
@@ -26,7 +27,24 @@ struct Wanted {
     metrics_listen: Vec<SocketAddr>,
 }
 
+/// The settings, under whose names systemd keeps sockets.
+const LISTEN: &str = "listen";
+const METRICS_LISTEN: &str = "metrics_listen";
+
 impl Wanted {
+    /// For [`Keeper`].
+    fn groups(&self) -> [listeners::Wanted<'_>; 2] {
+        let wanted = |key, addresses, count| listeners::Wanted {
+            key,
+            addresses,
+            count,
+        };
+        [
+            wanted(LISTEN, &self.listen, self.workers),
+            wanted(METRICS_LISTEN, &self.metrics_listen, 1),
+        ]
+    }
+
     fn of(config: &DsConfig) -> Self {
         Self {
             listen: config.listen.clone(),
@@ -45,14 +63,21 @@ pub(super) struct HeldPorts {
 }
 
 impl HeldPorts {
-    /// Listens where the configuration in `file` says.
-    pub(super) fn bind(config: &DsConfig, file: &Path) -> Outcome<Self> {
+    /// Listens where the configuration in `file` says, with what was passed to this process as far as it fits.
+    pub(super) fn bind(
+        config: &DsConfig,
+        file: &Path,
+        manager: &Manager,
+        passed: Vec<PassedFd>,
+    ) -> Outcome<Self> {
         let wanted = Wanted::of(config);
-        let change = |key: &str| format!("change `{key}` in {}", file.display());
-        let nfs = listeners::bind(&wanted.listen, wanted.workers, &change("listen"))?;
-        let metrics = listeners::bind(&wanted.metrics_listen, 1, &change("metrics_listen"))?;
-        let all = nfs.into_iter().chain(metrics).flatten();
-        let sockets = all.map(Listener::into_socket).collect();
+        let mut keeper = Keeper::new(manager.clone(), passed, &wanted.groups());
+        let mut sockets = Vec::new();
+        for group in wanted.groups() {
+            let change = format!("change `{}` in {}", group.key, file.display());
+            let bound = keeper.bind(group, &change)?;
+            sockets.extend(bound.into_iter().flatten().map(Listener::into_socket));
+        }
         Ok(Self { wanted, sockets })
     }
 
@@ -73,11 +98,10 @@ impl HeldPorts {
     }
 
     /// Ends the listening for every process that holds these sockets: connections are refused from now on.
-    pub(super) fn shut(self) {
-        for socket in &self.sockets {
-            // Fails when it does not listen any more.
-            let _ = rustix::net::shutdown(socket, Shutdown::Read);
-        }
+    pub(super) fn shut(self, manager: &Manager) {
+        self.sockets.iter().for_each(listeners::shut);
+        manager.forget(LISTEN);
+        manager.forget(METRICS_LISTEN);
     }
 }
 
@@ -126,8 +150,7 @@ fn need_address(sockets: &[TcpListener], address: SocketAddr) -> Outcome {
         let local = socket
             .local_addr()
             .map_err(cannot("use a listening socket"))?;
-        let same_port = address.port() == 0 || address.port() == local.port();
-        if local.ip() != address.ip() || !same_port {
+        if !listeners::is_at(local, address) {
             return Err(failed(format!(
                 "the configuration changed while the data server started: it was to listen on {address}, not on {local}"
             )));
@@ -148,6 +171,11 @@ mod tests {
         toml::from_str(&text).expect("a configuration")
     }
 
+    fn hold(config: &DsConfig) -> HeldPorts {
+        let manager = Manager::default();
+        HeldPorts::bind(config, Path::new("ds.toml"), &manager, Vec::new()).expect("sockets")
+    }
+
     fn copies(held: &HeldPorts) -> Vec<OwnedFd> {
         let copy = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().expect("a copy");
         held.sockets().into_iter().map(copy).collect()
@@ -157,7 +185,7 @@ mod tests {
     fn each_worker_gets_a_socket_of_each_address() {
         let config =
             config("listen = ['127.0.0.1:0', '127.0.0.2:0']\nmetrics_listen = ['127.0.0.1:0']");
-        let held = HeldPorts::bind(&config, Path::new("ds.toml")).expect("sockets");
+        let held = hold(&config);
         assert!(held.fit(&config));
         let ports = Ports::adopt(copies(&held), &config).expect("adopted");
         let ip = |listener: &Listener| listener.local_addr().expect("an address").ip().to_string();
@@ -171,7 +199,7 @@ mod tests {
     #[test]
     fn sockets_of_another_configuration_are_refused() {
         let old = config("listen = ['127.0.0.1:0']");
-        let held = HeldPorts::bind(&old, Path::new("ds.toml")).expect("sockets");
+        let held = hold(&old);
         for new in [
             "listen = ['127.0.0.2:0']",
             "listen = ['127.0.0.1:0', '127.0.0.2:0']",
@@ -185,11 +213,11 @@ mod tests {
     #[test]
     fn a_shut_port_refuses_although_another_process_holds_it_and_can_be_had_again() {
         let config = config("listen = ['127.0.0.1:0']");
-        let held = HeldPorts::bind(&config, Path::new("ds.toml")).expect("sockets");
+        let held = hold(&config);
         let address = held.addresses()[0];
         let _elsewhere = copies(&held);
         TcpStream::connect(address).expect("it waits in the queue");
-        held.shut();
+        held.shut(&Manager::default());
         let refused = TcpStream::connect(address).expect_err("nobody listens");
         assert_eq!(refused.kind(), ConnectionRefused);
         let _again = transport::tcp::bind(address, 2).expect("the address is free");

@@ -1,7 +1,8 @@
 //! A metadata server as far as a browser sees it: the files of the dashboard, and the API with answers made up of
 //! `testdata`. It takes orders, remembers every request, grows its counters, and can be stopped and started again.
 
-use crate::dashboard::{CONTENT_SECURITY_POLICY, find};
+use crate::dashboard::find;
+use ::admin::CONTENT_POLICY;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -213,7 +214,7 @@ async fn write(
 ) -> std::io::Result<()> {
     let head = format!(
         "HTTP/1.1 {status} Status\r\nContent-Type: {media_type}\r\nContent-Length: {}\r\n\
-         Content-Security-Policy: {CONTENT_SECURITY_POLICY}\r\nConnection: close\r\n\r\n",
+         Content-Security-Policy: {CONTENT_POLICY}\r\nConnection: close\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;
@@ -433,7 +434,7 @@ async fn samples(
     began: Instant,
 ) -> std::io::Result<()> {
     let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Security-Policy: {CONTENT_SECURITY_POLICY}\r\n\
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Security-Policy: {CONTENT_POLICY}\r\n\
          Connection: close\r\n\r\n: hello\n\n"
     );
     stream.write_all(head.as_bytes()).await?;
