@@ -2,7 +2,7 @@
 //!
 //! # Ownership
 //! A [`Keeper`] hands out the sockets, and systemd has a copy of each that it keeps. A socket that both have goes on listening when
-//! this process ends: who connects meanwhile waits in its queue ([decision 19](../../../docs/decisions/19-kept-sockets.md)).
+//! this process ends: who connects meanwhile waits in its queue (decision 19).
 //!
 //! # Ordering
 //! Sockets that nobody wants any more are shut before others are bound, since an address may have come to another setting.
