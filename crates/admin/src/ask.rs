@@ -1,13 +1,14 @@
 //! The client of the API: one request, one answer, and the thread waits.
 
+use crate::http_form::{HttpForm, encode};
 use crate::problem::Problem;
 use crate::request::Request;
-use crate::route::{HttpForm, encode};
 use crate::tls::Stream;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
 use serde::de::DeserializeOwned;
 use std::io;
 use std::path::PathBuf;
@@ -18,6 +19,9 @@ use tokio_rustls::TlsConnector;
 
 /// Longest answer in bytes.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// How a client does TLS, and the name that the server must prove.
+pub type ClientTls = (Arc<rustls::ClientConfig>, ServerName<'static>);
 
 /// Who is asked.
 #[derive(Clone)]
@@ -30,11 +34,8 @@ pub enum Server {
         address: String,
         /// The caller's token.
         token: String,
-        /// TLS, and the name that the server must prove; bare TCP without it.
-        tls: Option<(
-            Arc<rustls::ClientConfig>,
-            rustls::pki_types::ServerName<'static>,
-        )>,
+        /// Bare TCP without it.
+        tls: Option<ClientTls>,
     },
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum CallerRole {
     /// Sees everything but secrets, and changes nothing.
     Viewer,
     /// Acts on what is there: drains, repairs, evicts.
@@ -17,7 +17,7 @@ pub enum Role {
     Admin,
 }
 
-impl Role {
+impl CallerRole {
     /// Its name, as in tokens and documents.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -29,7 +29,7 @@ impl Role {
     }
 }
 
-impl std::fmt::Display for Role {
+impl std::fmt::Display for CallerRole {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
     }
@@ -41,7 +41,7 @@ pub struct Caller {
     /// The name that the token was made for.
     pub name: String,
     /// What it may do.
-    pub role: Role,
+    pub role: CallerRole,
     /// When the token ends, in seconds since 1970; never without.
     pub expires_at: Option<u64>,
 }
@@ -52,7 +52,7 @@ impl Caller {
     pub fn at_socket() -> Self {
         Self {
             name: "admin socket".to_owned(),
-            role: Role::Admin,
+            role: CallerRole::Admin,
             expires_at: None,
         }
     }

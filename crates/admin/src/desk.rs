@@ -3,7 +3,7 @@
 use crate::caller::{Caller, Denied};
 use crate::events::Events;
 use crate::request::Request;
-use crate::stream::Samples;
+use crate::samples::Samples;
 use crate::tls::Stream;
 use serde_json::Value;
 use std::future::Future;
@@ -36,7 +36,7 @@ impl From<String> for Refusal {
 }
 
 /// The answer to a request.
-pub type Answer = Pin<Box<dyn Future<Output = Result<Value, Refusal>> + Send + 'static>>;
+pub type Answering = Pin<Box<dyn Future<Output = Result<Value, Refusal>> + Send + 'static>>;
 
 /// What goes on for as long as a stream.
 pub type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send + 'static>>;
@@ -55,7 +55,7 @@ pub struct Asset {
 /// Who answers at a server.
 pub trait Desk: Send + Sync + 'static {
     /// Does what a request says. It goes on when the caller has gone, where half of it would be worse.
-    fn answer(&self, request: Request) -> Answer;
+    fn answer(&self, request: Request) -> Answering;
 
     /// Whose token this is.
     ///

@@ -72,7 +72,9 @@ impl Events {
     /// Keeps an event.
     pub fn record(&self, level: Level, mut text: String) {
         if text.len() > TEXT_BYTES_MAX {
-            text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+            let fits = |at: &usize| text.is_char_boundary(*at);
+            let end = (0..=TEXT_BYTES_MAX).rev().find(fits).unwrap_or(0);
+            text.truncate(end);
         }
         let mut kept = self.kept.lock();
         kept.newest += 1;
@@ -134,9 +136,9 @@ mod tests {
         assert_eq!(first.next, Some(5));
         let rest = events.page(5, EVENTS_MAX);
         assert_eq!((rest.events.len(), rest.next), (EVENTS_MAX - 2, None));
-        events.record(Level::Error, "ü".repeat(TEXT_BYTES_MAX));
+        events.record(Level::Error, "\u{fc}".repeat(TEXT_BYTES_MAX));
         let last = &events.page(rest.events.last().unwrap().id, 9).events[0];
         assert_eq!(last.text.len(), TEXT_BYTES_MAX);
-        assert!(last.text.chars().all(|c| c == 'ü'));
+        assert!(last.text.chars().all(|c| c == '\u{fc}'));
     }
 }

@@ -1,5 +1,5 @@
 //! The administration API: what can be asked of a server ([`Request`]), by which HTTP request ([`ROUTES`]), and in which
-//! [`Role`].
+//! [`CallerRole`].
 //!
 //! The crate owns the messages, their HTTP form, the server and the client of it, and the OpenAPI document. It knows
 //! nothing of what an order does: a server hands in a [`Desk`] that answers. The admin socket and `admin_listen` serve the
@@ -14,26 +14,29 @@ mod ask;
 mod caller;
 mod desk;
 mod events;
+mod http_form;
 mod openapi;
 mod problem;
 mod request;
 mod route;
 mod routes;
+mod samples;
 mod serve;
 mod stream;
 mod tls;
 mod tunnel;
 
-pub use ask::{AskError, Server, ask};
-pub use caller::{Caller, Denied, Role};
-pub use desk::{Answer, Asset, BoxFuture, Desk, Refusal};
+pub use ask::{AskError, ClientTls, Server, ask};
+pub use caller::{Caller, CallerRole, Denied};
+pub use desk::{Answering, Asset, BoxFuture, Desk, Refusal};
 pub use events::{EVENTS_MAX, Event, EventPage, Events, Level};
 pub use openapi::{Answers, document};
 pub use problem::Problem;
 pub use request::Request;
 pub use route::{API_ROOT, Param, ParamKind, Route};
 pub use routes::ROUTES;
-pub use serve::{BODY_BYTES_MAX, CONNECTIONS_MAX, CONTENT_POLICY, Door, HEAD_BYTES_MAX, Service, serve};
-pub use stream::{STREAMS_MAX, Samples};
+pub use samples::{STREAMS_MAX, Samples};
+pub use serve::{BODY_BYTES_MAX, CONNECTIONS_MAX, CONTENT_POLICY, Door, HEAD_BYTES_MAX, serve};
+pub use stream::run_samples;
 pub use tls::{Listener, Stream};
 pub use tunnel::{TUNNELS_MAX, open_tunnel};

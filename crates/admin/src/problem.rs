@@ -1,6 +1,6 @@
 //! Problem documents: how a request that fails is answered (RFC 9457).
 
-use crate::caller::{Denied, Role};
+use crate::caller::{CallerRole, Denied};
 use crate::desk::Refusal;
 use http::StatusCode;
 use schemars::JsonSchema;
@@ -58,7 +58,7 @@ impl Problem {
 
     /// The caller's role is too low.
     #[must_use]
-    pub fn forbidden(has: Role, needs: Role) -> Self {
+    pub fn forbidden(has: CallerRole, needs: CallerRole) -> Self {
         let detail = format!("this token has the role {has}, and the request needs {needs}");
         Self::new(StatusCode::FORBIDDEN, detail)
     }

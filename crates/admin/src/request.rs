@@ -1,6 +1,6 @@
 //! What can be asked of a server.
 
-use crate::caller::Role;
+use crate::caller::CallerRole;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub enum Request {
         /// Whose it is: shown in lists and in the log.
         name: String,
         /// What it may do.
-        role: Role,
+        role: CallerRole,
         /// How long it is good; for ever without it.
         #[serde(default)]
         ttl_seconds: Option<u64>,

@@ -1,7 +1,7 @@
 //! The table of routes: each command of [`crate::Request`] once.
 
-use crate::caller::Role;
-use crate::caller::Role::{Admin, Operator, Viewer};
+use crate::caller::CallerRole;
+use crate::caller::CallerRole::{Admin, Operator, Viewer};
 use crate::route::ParamKind::{Bool, Number, Numbers, Text};
 use crate::route::{Param, ParamKind, Route};
 use http::Method;
@@ -21,13 +21,14 @@ type Row = (
     &'static str,
     (Method, &'static str),
     &'static [Param],
-    Role,
+    CallerRole,
     &'static str,
 );
 
 fn rows() -> Vec<Row> {
     let mut rows = watching();
     rows.extend(data_servers());
+    rows.extend(nfs3_servers());
     rows.extend(clients());
     rows.extend(cluster());
     rows
@@ -46,73 +47,42 @@ fn watching() -> Vec<Row> {
 
 fn data_servers() -> Vec<Row> {
     const REMOVED: &[Param] = &[param("ds_id", Number), param("yes_lose_data", Bool)];
-    const REMOVED_NFS3: &[Param] = &[param("server_id", Number), param("force", Bool)];
-    let get = |path| (Method::GET, path);
-    let post = |path| (Method::POST, path);
-    let delete = |path| (Method::DELETE, path);
-    let own = "data servers";
-    let others = "NFSv3 servers";
+    let post = |command, path, params| {
+        (
+            command,
+            (Method::POST, path),
+            params,
+            Operator,
+            "data servers",
+        )
+    };
+    let loss = (Method::GET, "/data-servers/{ds_id}/loss");
+    let remove = (Method::DELETE, "/data-servers/{ds_id}");
+    let expel = (Method::POST, "/data-servers/{ds_id}/expel");
+    let rate = (Method::PUT, "/fill-rate");
     vec![
-        (
-            "ds-drain",
-            post("/data-servers/{ds_id}/drain"),
-            DS,
-            Operator,
-            own,
-        ),
-        (
-            "ds-undrain",
-            post("/data-servers/{ds_id}/undrain"),
-            DS,
-            Operator,
-            own,
-        ),
-        (
-            "ds-loss",
-            get("/data-servers/{ds_id}/loss"),
-            DS,
-            Viewer,
-            own,
-        ),
-        (
-            "ds-remove",
-            delete("/data-servers/{ds_id}"),
-            REMOVED,
-            Admin,
-            own,
-        ),
-        ("expel", post("/data-servers/{ds_id}/expel"), DS, Admin, own),
-        ("ds-rebalance", post("/rebalance"), NONE, Operator, own),
-        (
-            "fill-rate",
-            (Method::PUT, "/fill-rate"),
-            NONE,
-            Operator,
-            own,
-        ),
-        ("scrub", post("/scrub"), NONE, Operator, own),
-        ("add-nfs3", post("/nfs3-servers"), NONE, Admin, others),
-        (
-            "drain-nfs3",
-            post("/nfs3-servers/{server_id}/drain"),
-            SERVER,
-            Operator,
-            others,
-        ),
-        (
-            "undrain-nfs3",
-            post("/nfs3-servers/{server_id}/undrain"),
-            SERVER,
-            Operator,
-            others,
-        ),
-        (
-            "remove-nfs3",
-            delete("/nfs3-servers/{server_id}"),
-            REMOVED_NFS3,
-            Admin,
-            others,
-        ),
+        post("ds-drain", "/data-servers/{ds_id}/drain", DS),
+        post("ds-undrain", "/data-servers/{ds_id}/undrain", DS),
+        post("ds-rebalance", "/rebalance", NONE),
+        post("scrub", "/scrub", NONE),
+        ("ds-loss", loss, DS, Viewer, "data servers"),
+        ("ds-remove", remove, REMOVED, Admin, "data servers"),
+        ("expel", expel, DS, Admin, "data servers"),
+        ("fill-rate", rate, NONE, Operator, "data servers"),
+    ]
+}
+
+fn nfs3_servers() -> Vec<Row> {
+    const REMOVED: &[Param] = &[param("server_id", Number), param("force", Bool)];
+    let add = (Method::POST, "/nfs3-servers");
+    let drain = (Method::POST, "/nfs3-servers/{server_id}/drain");
+    let undrain = (Method::POST, "/nfs3-servers/{server_id}/undrain");
+    let remove = (Method::DELETE, "/nfs3-servers/{server_id}");
+    vec![
+        ("add-nfs3", add, NONE, Admin, "NFSv3 servers"),
+        ("drain-nfs3", drain, SERVER, Operator, "NFSv3 servers"),
+        ("undrain-nfs3", undrain, SERVER, Operator, "NFSv3 servers"),
+        ("remove-nfs3", remove, REMOVED, Admin, "NFSv3 servers"),
     ]
 }
 

@@ -7,10 +7,12 @@
 //! A peer is bounded in connections, in the bytes and the time of a head and a body, and in streams. What it does wrong is
 //! answered with a problem document. An order goes into the log with its caller and its end.
 
-use crate::caller::{Caller, Denied, Role};
+use crate::caller::{Caller, CallerRole, Denied};
 use crate::desk::{Asset, Desk};
+use crate::http_form::{decode, find};
 use crate::problem::{PROBLEM_JSON, Problem};
-use crate::route::{API_ROOT, Route, decode, find};
+use crate::route::{API_ROOT, Route};
+use crate::samples::STREAMS_MAX;
 use crate::stream;
 use crate::tls::{Accepted, Listener};
 use crate::tunnel;
@@ -72,7 +74,7 @@ pub enum Door {
 type Body = BoxBody<Bytes, Infallible>;
 
 /// What one listener serves.
-pub struct Service {
+struct ApiService {
     desk: Arc<dyn Desk>,
     door: Door,
     tunnels: Arc<Semaphore>,
@@ -81,7 +83,7 @@ pub struct Service {
 /// Serves a listener until the task is dropped. Needs a runtime.
 pub async fn serve(listener: Listener, door: Door, desk: Arc<dyn Desk>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let service = Arc::new(Service {
+    let service = Arc::new(ApiService {
         desk,
         door,
         tunnels: Arc::new(Semaphore::new(tunnel::TUNNELS_MAX)),
@@ -107,7 +109,7 @@ pub async fn serve(listener: Listener, door: Door, desk: Arc<dyn Desk>) {
     }
 }
 
-impl Service {
+impl ApiService {
     async fn connection(self: Arc<Self>, accepted: Accepted) {
         let peer = accepted.peer();
         if let Accepted::Tcp(stream, _) | Accepted::Tls(stream, _, _) = &accepted {
@@ -201,7 +203,7 @@ impl Service {
     fn stream(&self, token: Option<String>) -> Result<Response<Body>, Problem> {
         let place = self.desk.samples().place();
         let place = place.ok_or_else(|| {
-            let detail = format!("{} pages follow already", stream::STREAMS_MAX);
+            let detail = format!("{} pages follow already", STREAMS_MAX);
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
         })?;
         let is_welcome = self.still_welcome(token);
@@ -227,8 +229,8 @@ impl Service {
         caller: &Caller,
         token: Option<String>,
     ) -> Result<Response<Body>, Problem> {
-        if caller.role < Role::Admin {
-            return Err(Problem::forbidden(caller.role, Role::Admin));
+        if caller.role < CallerRole::Admin {
+            return Err(Problem::forbidden(caller.role, CallerRole::Admin));
         }
         tunnel::check(&request)?;
         let place = Arc::clone(&self.tunnels).try_acquire_owned();

@@ -15,11 +15,9 @@ use serde_json::json;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// Streams at once.
-pub const STREAMS_MAX: usize = 32;
 /// Time from one sample to the next.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// A comment is sent as often, so that a dead connection is noticed.
@@ -31,43 +29,20 @@ const EVENTS_IN_PIECE: usize = 64;
 /// Pieces that wait for a reader.
 const PIECES_WAITING: usize = 2;
 
-/// The newest sample, and who follows.
-#[derive(Debug)]
-pub struct Samples {
-    newest: watch::Sender<Bytes>,
-    places: Arc<Semaphore>,
-}
-
-impl Default for Samples {
-    fn default() -> Self {
-        Self {
-            newest: watch::Sender::new(Bytes::new()),
-            places: Arc::new(Semaphore::new(STREAMS_MAX)),
+/// Takes a sample each second while somebody follows, until the task is dropped. Needs a runtime.
+pub async fn run_samples(desk: Arc<dyn Desk>) {
+    let mut ticks = interval(SAMPLE_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let newest = &desk.samples().newest;
+        if newest.receiver_count() == 0 {
+            continue;
         }
-    }
-}
-
-impl Samples {
-    /// Takes a sample each second while somebody follows, until the task is dropped. Needs a runtime.
-    pub async fn run(desk: Arc<dyn Desk>) {
-        let mut ticks = interval(SAMPLE_EVERY);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            let newest = &desk.samples().newest;
-            if newest.receiver_count() == 0 {
-                continue;
-            }
-            let status = desk.answer(Request::Status).await.unwrap_or_default();
-            let health = desk.answer(Request::Health).await.unwrap_or_default();
-            let data = json!({"at_ms": now_ms(), "status": status, "health": health});
-            newest.send_replace(piece("sample", &data.to_string()));
-        }
-    }
-
-    /// A place for one more stream, where there is one.
-    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.places).try_acquire_owned().ok()
+        let status = desk.answer(Request::Status).await.unwrap_or_default();
+        let health = desk.answer(Request::Health).await.unwrap_or_default();
+        let data = json!({"at_ms": now_ms(), "status": status, "health": health});
+        newest.send_replace(piece("sample", &data.to_string()));
     }
 }
 

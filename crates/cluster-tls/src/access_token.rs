@@ -118,7 +118,7 @@ mod tests {
         assert!(format!("{token:?}").contains("<secret>"));
         assert!(token.secret.has_hash(&token.secret.hash()));
         assert!(!AccessSecret([4; ACCESS_SECRET_BYTES]).has_hash(&token.secret.hash()));
-        let mut wrong = text.clone();
+        let mut wrong = text;
         let changed = if wrong.pop() == Some('a') { 'b' } else { 'a' };
         wrong.push(changed);
         assert_eq!(AccessToken::parse(&wrong), Err(TokenError::Mistyped));

@@ -4,37 +4,9 @@
 //! A token is good only after its record is durable. A revocation counts at once, and is durable before it is told.
 
 use crate::cluster::Cluster;
-use crate::records;
+use crate::records::{self, AccessRecord, AccessRole};
 use cluster_tls::{ACCESS_TOKENS_MAX, AccessName, AccessSecret};
 use meta::MetaError;
-
-xdr::xdr_enum! {
-    /// What the holder of a token may do.
-    pub enum AccessRole {
-        /// See.
-        Viewer = 1,
-        /// Act on what is there.
-        Operator = 2,
-        /// Change who belongs to the cluster, who may ask, and any file.
-        Admin = 3,
-    }
-}
-
-xdr::xdr_struct! {
-    /// Value of key `y` token number.
-    pub struct AccessRecord {
-        /// Whose it is.
-        pub name: AccessName,
-        /// What the holder may do.
-        pub role: AccessRole,
-        /// Hash of the secret.
-        pub hash: [u8; 32],
-        /// Wall time in milliseconds since 1970.
-        pub made_ms: u64,
-        /// Likewise; 0 for never.
-        pub expires_ms: u64,
-    }
-}
 
 /// Why a token is not made, or not taken.
 #[derive(Debug)]

@@ -43,9 +43,7 @@ mod slow;
 mod status;
 mod steps;
 
-pub use access::{
-    AccessError, AccessRecord, AccessRole, access_tokens, add_access, check_access, revoke_access,
-};
+pub use access::{AccessError, access_tokens, add_access, check_access, revoke_access};
 pub use call::{CALL_MS_MAX, DsError, all, call};
 pub use cluster::{Cluster, ClusterConfig, MemberError, Random, Space, WallMs, verifier_of};
 pub use control_service::{ControlService, Files, PeerOf, tls_peer};
@@ -58,6 +56,7 @@ pub use keys::{KeyStatus, KeyTimes, RotatedKey};
 pub use lags::PairLag;
 pub use layout::{COPIES_MAX, KeyState};
 pub use layout_limits::FILE_WIDTH_MAX;
+pub use records::{AccessRecord, AccessRole};
 pub use sick::WhySlow;
 pub use slow::SlowStatus;
 pub use status::{ClusterStatus, PlaceStatus, ServerState, ServerStatus};

@@ -5,8 +5,8 @@
 //! Fences need no record: they live for one boot. The cluster floor of the next boot is above every epoch that this one
 //! signs. No data server serves before it has that floor (rule R6, decision 13).
 
-use crate::access::AccessRecord;
 use bytes::Bytes;
+use cluster_tls::AccessName;
 use control::{ADDRESSES_MAX, NetAddr};
 use layout::{Group, KeyRecord};
 use meta::{MetaError, MetaStore, Purpose, Seq, TxOutcome};
@@ -59,6 +59,34 @@ xdr::xdr_struct! {
     pub(crate) struct TokenRecord {
         /// Wall time in milliseconds since 1970.
         pub(crate) expires_ms: u64,
+    }
+}
+
+xdr::xdr_enum! {
+    /// What the holder of a token may do.
+    pub enum AccessRole {
+        /// See.
+        Viewer = 1,
+        /// Act on what is there.
+        Operator = 2,
+        /// Change who belongs to the cluster, who may ask, and any file.
+        Admin = 3,
+    }
+}
+
+xdr::xdr_struct! {
+    /// Value of key `y` token number.
+    pub struct AccessRecord {
+        /// Whose it is.
+        pub name: AccessName,
+        /// What the holder may do.
+        pub role: AccessRole,
+        /// Hash of the secret.
+        pub hash: [u8; 32],
+        /// Wall time in milliseconds since 1970.
+        pub made_ms: u64,
+        /// Likewise; 0 for never.
+        pub expires_ms: u64,
     }
 }
 

@@ -4,7 +4,7 @@ use crate::admin::{MdsPlace, Request, ask, mds_server};
 use crate::failure::Outcome;
 use crate::out;
 use crate::table::table;
-use ::admin::Role;
+use ::admin::CallerRole;
 use clap::{Subcommand, ValueEnum};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,7 @@ pub(crate) enum RoleChoice {
     Admin,
 }
 
-impl From<RoleChoice> for Role {
+impl From<RoleChoice> for CallerRole {
     fn from(choice: RoleChoice) -> Self {
         match choice {
             RoleChoice::Viewer => Self::Viewer,
@@ -72,7 +72,7 @@ fn parse_ttl(text: &str) -> Result<Duration, String> {
     ttl.ok_or_else(|| "write a whole number and s, m, h or d, as in 90d".to_owned())
 }
 
-/// Answer to [`Request::AccessCreate`].
+/// Answering to [`Request::AccessCreate`].
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct NewAccess {
     /// Its id.
@@ -89,7 +89,7 @@ pub(crate) struct AccessRow {
     /// Whose it is.
     pub name: String,
     /// What the holder may do.
-    pub role: Role,
+    pub role: CallerRole,
     /// When it was made, in seconds since 1970.
     pub made_at: u64,
     /// When it ends, likewise; never without.
@@ -162,7 +162,7 @@ mod tests {
         let row = |id, expires_at| AccessRow {
             id,
             name: format!("page {id}"),
-            role: Role::Viewer,
+            role: CallerRole::Viewer,
             made_at: 1000,
             expires_at,
         };

@@ -3,7 +3,7 @@
 //! Owns where the socket lies and how a failure is said. The API itself is in the crate `admin`. The socket lies in the
 //! server's state directory, which is locked by the server. A socket file that is there at start is therefore a left-over.
 
-pub(crate) use ::admin::{Answer, Desk, Refusal, Request, Server};
+pub(crate) use ::admin::{Answering, Desk, Refusal, Request, Server};
 
 use crate::failure::{Outcome, cannot, failed};
 use crate::up::dirs::default_dir;
@@ -49,7 +49,7 @@ impl AdminSocket {
 }
 
 /// Answers requests.
-pub(crate) type Handler = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
+pub(crate) type Handler = Arc<dyn Fn(Request) -> Answering + Send + Sync>;
 
 /// A server that is asked by its socket alone.
 pub(crate) struct LocalDesk {
@@ -66,7 +66,7 @@ impl LocalDesk {
 }
 
 impl Desk for LocalDesk {
-    fn answer(&self, request: Request) -> Answer {
+    fn answer(&self, request: Request) -> Answering {
         (self.handler)(request)
     }
 

@@ -344,6 +344,9 @@ pub(crate) struct UpArgs {
     /// Checksums over the frames of software iWARP; with false they go without where a client wants none either [default: true, or what DIR says]
     #[arg(long, value_name = "BOOL")]
     pub rdma_crc: Option<bool>,
+    /// Serve the dashboard and the REST API on a port of this machine alone, and print an address that signs in
+    #[arg(long)]
+    pub dashboard: bool,
     /// Keep everything in memory: gone when `up` ends
     #[arg(long)]
     pub memory: bool,

@@ -81,7 +81,7 @@ impl Keeper {
                     manager.forget(want.key);
                 }
                 None => {
-                    tracing::warn!(%address, name, "systemd passes a socket for no setting: closed")
+                    tracing::warn!(%address, name, "systemd passes a socket for no setting: closed");
                 }
             }
         }

@@ -118,7 +118,7 @@ impl<S: tracing::Subscriber> Layer<S> for ToEvents {
         };
         let mut line = Line::default();
         event.record(&mut line);
-        EVENTS.record(level, line.message + &line.fields);
+        EVENTS.record(level, line.message + line.fields.as_str());
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &ReloadArgs) -> Outcome {
             let text = serde_json::to_string_pretty(&told);
             out::line(&text.map_err(cannot("write JSON"))?)
         }
-        false => out::print(&text(&told, check)),
+        false => out::print(&text(&told, args.check)),
     }
 }
 

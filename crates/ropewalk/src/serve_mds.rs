@@ -21,54 +21,41 @@ mod orders;
 mod readings;
 mod reload;
 mod rows;
+mod view;
 
 use crate::admin::AdminSocket;
 use crate::cli::DaemonArgs;
 use crate::config::{self, MdsConfig, RootTable, StoreKind};
-use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
-use crate::expel::Loss;
+use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir};
 use crate::failure::{Outcome, cannot, failed};
 use crate::listeners::{self, Keeper, Wanted};
 use crate::logging;
-use crate::metrics::{self, Watched};
+use crate::metrics;
 use crate::nss::NameService;
 use crate::older_nfs::OlderNfs;
 use crate::out;
 use crate::rdma::{self, RdmaListen};
-use crate::scrub::DamagedFile;
-use crate::status::lag::LagRow;
-use crate::status::redundancy::PlacesSummary;
-use crate::status::{KeyRow, MdsStatus, PlaceRow, ServerStatus};
-use crate::token::{Token, WaitingToken};
-use ::cluster::{
-    Cluster, ControlService, KeyState, KeyTimes, ServerState, add_token, expel, expel_spare,
-    tls_peer, waiting_tokens,
-};
-use ::fs::{
-    COPY_ASYNC_ABOVE_BYTES, DataConfig, Fs, FsStatus, NamedFile, REMOVALS_COUNTED_MAX, file_paths,
-    lost_files, removals_waiting,
-};
-use cluster_tls::{CertRole, ClusterCa, JoinToken};
+use ::cluster::{ControlService, KeyTimes, tls_peer};
+use ::fs::{COPY_ASYNC_ABOVE_BYTES, DataConfig};
+use cluster_tls::{CertRole, ClusterCa};
 use desk::MdsDesk;
 use mds::identities::{Directory, IdentityConfig};
 use mds::{Mds, MdsConfig as Parts};
 use meta::{MemStore, MetaError, MetaStore};
 use meta_fjall::FjallStore;
-use namespace::{Cred, FileId, NamespaceLimits, Op, PAGE_MAX, SetAttr, Time};
+use namespace::{Cred, FileId, NamespaceLimits, Op, SetAttr};
 use reload::Live;
-use rows::{clash_row, filling_row, foreign_rows, groups, place_row, row};
 use server::Nfsd;
 use state::DelegationLimits;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use systemd::{Manager, PassedFd};
 use tokio::task::JoinHandle;
 use transport::tcp::Listener;
 use transport::workers::Shutdown;
 use transport::{AnyConnector, Context, TransportLimits};
+use view::{View, wall_time};
 
 /// Lease of data servers: how long a lost one delays what must be known everywhere.
 const DS_LEASE_MS: u32 = 5_000;
@@ -78,9 +65,6 @@ const ROOT_CHANGE_AT_FORMAT: u64 = 1;
 const TICK: Duration = Duration::from_secs(1);
 /// How often the store is looked at.
 const STORE_LOOK: Duration = Duration::from_secs(1);
-
-/// Bytes of a token's hash that are shown.
-const HASH_BYTES_SHOWN: usize = 6;
 
 /// `ropewalk mds`.
 pub(crate) fn run(args: &DaemonArgs) -> Outcome {
@@ -138,8 +122,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig, passed: Vec<PassedFd>) -> 
     let socket = AdminSocket::bind(state.path())?;
     let older = OlderNfs::new(config, &nfsd, &control_context);
     let all = older.beside(&nfsd);
-    let nfs = Arc::clone(&all);
-    let serving = Serving::start("nfs", sockets.nfs, rdma, all, &context, &shutdown)?;
+    let serving = Serving::start("nfs", sockets.nfs, rdma, all.clone(), &context, &shutdown)?;
     let view = Arc::new(View {
         nfsd: Arc::clone(&nfsd),
         ca,
@@ -150,7 +133,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig, passed: Vec<PassedFd>) -> 
         control: control_context,
         started: Instant::now(),
     });
-    let desk = MdsDesk::new(Arc::clone(&view), nfs, context.sibling());
+    let desk = MdsDesk::new(Arc::clone(&view), all, context.sibling());
     let admin = desk.serve(socket, sockets.admin)?;
     reload::on_hangup(Arc::clone(&view.live))?;
     let metrics = tokio::spawn(metrics::serve(sockets.metrics, Arc::clone(&view)));
@@ -351,16 +334,6 @@ fn identities(config: &MdsConfig) -> IdentityConfig {
     }
 }
 
-fn wall_time() -> Time {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Time {
-        secs: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-        nanos: since.subsec_nanos(),
-    }
-}
-
 /// Makes the root directory what it is to be, or says that nobody can use it.
 async fn prepare_root(nfsd: &Nfsd<Mds>, config: &MdsConfig) -> Outcome {
     make_root(nfsd, config.root_of_new()).await?;
@@ -443,267 +416,4 @@ async fn tick(nfsd: Arc<Nfsd<Mds>>) {
         ticks.tick().await;
         Mds::tick(&nfsd).await;
     }
-}
-
-/// What the admin socket looks at.
-struct View {
-    nfsd: Arc<Nfsd<Mds>>,
-    ca: Arc<ClusterCa>,
-    /// What RDMA runs on, where anything listens for it.
-    rdma_provider: Option<&'static str>,
-    /// As it was at the start.
-    config: MdsConfig,
-    live: Arc<Live>,
-    transport: TransportView,
-    control: Context,
-    started: Instant,
-}
-
-impl Watched for View {
-    fn snapshot(&self) -> ServerStatus {
-        ServerStatus::Mds(Box::new(self.status()))
-    }
-
-    /// The store still makes durable what it has taken: a reply can leave.
-    async fn health(&self) -> Result<(), String> {
-        let store = self.fs().store();
-        let durable = store.durable(store.applied());
-        durable.await.map_err(|e| format!("metadata store: {e}"))
-    }
-}
-
-impl View {
-    async fn expel(&self, ds_id: u32, yes_lose_data: bool) -> Result<(), String> {
-        let (cluster, why) = (self.cluster(), "expelled by an administrator");
-        let done = match yes_lose_data {
-            true => expel(cluster, ds_id, why).await,
-            false => expel_spare(cluster, ds_id, why).await,
-        };
-        done.map_err(|e| e.to_string())
-    }
-
-    fn fs(&self) -> &Arc<Fs> {
-        self.nfsd.role().fs()
-    }
-
-    fn cluster(&self) -> &Cluster {
-        self.fs().cluster()
-    }
-
-    async fn create_token(&self, ttl_seconds: u64) -> Result<Token, String> {
-        let secret = cluster_tls::random_secret().map_err(|e| e.to_string())?;
-        let addresses: Vec<String> = self
-            .config
-            .control_advertised()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        let token = JoinToken::new(&addresses, self.ca.fingerprint(), secret)
-            .map_err(|_| "`control_advertise` has no address, or more than 8".to_owned())?;
-        let ttl_ms = ttl_seconds.saturating_mul(1000);
-        add_token(self.cluster(), &token.secret, ttl_ms)
-            .await
-            .map_err(|e| e.to_string())?;
-        tracing::info!(ttl_seconds, "made a join token");
-        Ok(Token {
-            token: token.to_text(),
-        })
-    }
-
-    fn tokens(&self) -> Result<Vec<WaitingToken>, String> {
-        let waiting = waiting_tokens(self.cluster()).map_err(|e| e.to_string())?;
-        let describe = |t: ::cluster::WaitingToken| WaitingToken {
-            hash: t.hash.0[..HASH_BYTES_SHOWN]
-                .iter()
-                .map(|b| format!("{b:02x}"))
-                .collect(),
-            expires_in_seconds: t.left_ms / 1000,
-        };
-        Ok(waiting.into_iter().map(describe).collect())
-    }
-
-    fn keys(&self, keys: &[::cluster::KeyStatus]) -> Vec<KeyRow> {
-        let now = wall_time();
-        let now_s = u64::try_from(now.secs).unwrap_or(0);
-        let state = self.fs().state();
-        let row = |key: &::cluster::KeyStatus| KeyRow {
-            id: key.id,
-            state: match key.state {
-                KeyState::Next => "next",
-                KeyState::Active => "active",
-                KeyState::Valid => "valid",
-            }
-            .to_owned(),
-            age_seconds: now_s.saturating_sub(key.made_ms / 1000),
-            layouts: count(state.layouts.count_of_key(key.id)),
-        };
-        keys.iter().map(row).collect()
-    }
-
-    fn counters(&self, status: &FsStatus, reply_cache_bytes: u64) -> BTreeMap<String, u64> {
-        let delegations = self.fs().delegation_counts();
-        let counters = self.nfsd.counters();
-        let places: Vec<PlaceRow> = status.cluster.places.iter().map(place_row).collect();
-        let places = PlacesSummary::of(places.iter());
-        let servers = || status.cluster.servers.iter();
-        let damaged_blocks = servers().map(|s| s.scrub.damaged_blocks).sum();
-        let members = servers().filter(|s| s.state != ServerState::Expelled);
-        let scrubbed_at = members.map(|s| s.scrub.scrubbed_at).min().unwrap_or(0);
-        let scrubbed_at = u64::try_from(scrubbed_at).unwrap_or(0);
-        let named = [
-            ("places_replicated", places.replicated),
-            ("places_under_replicated", places.under_replicated),
-            ("places_filling", places.filling),
-            ("places_on_last_copy", places.on_last_copy),
-            ("places_not_served", places.not_served),
-            ("damaged_blocks", damaged_blocks),
-            ("scrubbed_timestamp_seconds", scrubbed_at),
-            ("places_sharing_domains", places.sharing_domains),
-            ("compounds", counters.compounds.load(Relaxed)),
-            ("replays", counters.replays.load(Relaxed)),
-            ("reply_cache_bytes", reply_cache_bytes),
-            ("malformed", counters.malformed.load(Relaxed)),
-            ("refused", counters.refused.load(Relaxed)),
-            ("client_name_clashes", counters.name_clashes.load(Relaxed)),
-            ("sizes_unknown", count(status.sizes_unknown)),
-            ("truncations", count(status.truncations)),
-            ("fences_pending", count(status.cluster.fences_pending)),
-            ("layouts_too_wide", status.layouts_too_wide),
-            ("delegations", count(delegations.held)),
-            ("delegations_granted", delegations.granted),
-            ("delegations_recalled", delegations.recalled),
-            ("delegations_revoked", delegations.revoked),
-        ];
-        let left = status.cluster.full_redundancy_seconds;
-        let left = left.map(|seconds| ("full_redundancy_seconds", seconds));
-        let parts = places.lacking_parts.map(|n| ("parts_under_replicated", n));
-        let all = named.into_iter().chain(left).chain(parts);
-        all.map(|(name, n)| (name.to_owned(), n)).collect()
-    }
-
-    fn status(&self) -> MdsStatus {
-        let fs = self.fs();
-        let status = fs.status();
-        let cluster = &status.cluster;
-        let (clients, sessions, replies, in_grace) = {
-            let clients = self.nfsd.clients().lock();
-            (
-                clients.clients_count(),
-                clients.sessions_count(),
-                clients.reply_cache_bytes(),
-                clients.in_grace(),
-            )
-        };
-        let (opens, locks, layouts) = fs.state().counts();
-        let counters = self.nfsd.counters();
-        let inline = fs.namespace().statistics().inline;
-        let clashes = self.nfsd.clients().name_clashes();
-        MdsStatus {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
-            cluster_id: format!("{:016x}", fs.cluster().id()),
-            boot: fs.namespace().boot(),
-            uptime_seconds: self.started.elapsed().as_secs(),
-            listen: self.config.listen.clone(),
-            rdma_provider: self.rdma_provider.map(str::to_owned),
-            advertise: self.config.advertised().to_vec(),
-            control_listen: self.config.control_listen.clone(),
-            connections: self.transport.connections(),
-            rdma_busiest: self.transport.rdma_busiest(),
-            in_grace,
-            clients: count(clients),
-            sessions: count(sessions),
-            opens: count(opens),
-            locks: count(locks),
-            layouts: count(layouts),
-            proxy_read_bytes: status.proxied_read_bytes,
-            proxy_written_bytes: status.proxied_written_bytes,
-            metadata_bytes: fs.store().disk_bytes(),
-            inline_files: inline.files,
-            inline_bytes: inline.bytes,
-            stripe_unit: u64::from(fs.stripe_unit_bytes()),
-            counters: self.counters(&status, replies),
-            operations: daemon::operations(counters),
-            latency: crate::status::latency::rows(counters),
-            transport: self.transport.named(),
-            control_transport: daemon::named(self.control.counters().snapshot()),
-            keys: self.keys(&cluster.keys),
-            removals_waiting: count(removals_waiting(fs)),
-            removals_counted_max: count(REMOVALS_COUNTED_MAX),
-            fences_pending: count(cluster.fences_pending),
-            name_clashes: clashes.iter().map(clash_row).collect(),
-            data_servers: cluster.servers.iter().map(row).collect(),
-            foreign_servers: foreign_rows(fs),
-            foreign_fences_waiting: count(fs.foreign().fences_waiting()),
-            bad_mirror_servers_needed: ::fs::servers_waited_for(fs),
-            bad_mirror_files: count(bad_mirror_files(fs)),
-            bad_mirror_files_counted_max: count(PAGE_MAX),
-            groups: groups(cluster),
-            copies: fs.cluster().copies(),
-            full_redundancy_seconds: cluster.full_redundancy_seconds,
-            failure_domains: count(fs.cluster().domains()),
-            fillings: cluster.fillings.iter().map(filling_row).collect(),
-            lags: cluster.lags.iter().map(LagRow::from).collect(),
-            rebalancing: cluster.is_rebalancing,
-            fill_bytes_per_s: self.cluster().fill_rate(),
-        }
-    }
-}
-
-impl View {
-    /// Opens the closed groups; how many there were.
-    async fn accept_state(&self) -> Result<usize, String> {
-        let count = self.fs().cluster().accept_state().await;
-        count.map_err(|e| e.to_string())
-    }
-
-    /// What would be lost with a data server.
-    async fn loss(&self, ds_id: u32) -> Result<Loss, String> {
-        let places = self.cluster().last_copies(ds_id);
-        let (nfsd, places_count) = (Arc::clone(&self.nfsd), count(places.len()));
-        let walk = move || lost_files(nfsd.role().fs(), &places);
-        let walked = tokio::task::spawn_blocking(walk).await;
-        let found = walked
-            .map_err(|e| e.to_string())?
-            .map_err(|e| e.to_string())?;
-        Ok(Loss {
-            ds: ds_id,
-            last_copies: places_count,
-            files: found.count,
-            files_complete: found.is_complete,
-            paths: found.paths,
-        })
-    }
-}
-
-impl View {
-    /// Paths of files that data servers name by numbers.
-    async fn paths(&self, files: Vec<u64>) -> Result<Vec<DamagedFile>, String> {
-        let nfsd = Arc::clone(&self.nfsd);
-        let look = move || file_paths(nfsd.role().fs(), &files);
-        let looked = tokio::task::spawn_blocking(look).await;
-        let found = looked
-            .map_err(|e| e.to_string())?
-            .map_err(|e| e.to_string())?;
-        let row = |file: NamedFile| DamagedFile {
-            number: file.number,
-            inode: file.inode,
-            path: file.path,
-        };
-        Ok(found.into_iter().map(row).collect())
-    }
-}
-
-/// Files with mirrors that do not count, as far as they are counted.
-fn bad_mirror_files(fs: &Fs) -> usize {
-    let cred = Cred::root();
-    let mut op = Op::new(&cred, fs.now());
-    let found = fs
-        .namespace()
-        .with_bad_mirrors(&mut op, FileId(0), PAGE_MAX);
-    found.map_or(0, |files| files.len())
-}
-
-fn count(n: usize) -> u64 {
-    u64::try_from(n).unwrap_or(u64::MAX)
 }

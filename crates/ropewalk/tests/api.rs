@@ -203,7 +203,7 @@ fn an_administrator_does_what_root_could_while_every_export_squashes_root() {
     work(&["cp", local.to_str().unwrap(), "admin:/project/file"]);
     work(&["chown", "-R", "1234:567", "admin:/project"]);
     work(&["chmod", "640", "admin:/project/file"]);
-    work(&["layout", "set", "--stripe-count", "1", "admin:/project"]);
+    work(&["layout", "set", "--stripe-unit", "64KiB", "admin:/project"]);
     let stat: Value =
         serde_json::from_str(&work(&["stat", "--json", "admin:/project/file"])).unwrap();
     let stat = stat.to_string();

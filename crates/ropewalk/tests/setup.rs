@@ -85,6 +85,43 @@ fn setup_mds(dir: &Path, more: &[&str]) -> Output {
     run(&[&options[..], more].concat())
 }
 
+/// A data server that has joined by a token, as the doctor sees it too.
+fn joined(dir: &Path, mds: &Path, place: &[&str]) -> Server {
+    let token = ok(&run(&[&["token", "create"][..], place].concat()));
+    let ds = dir.join("ds.toml");
+    let data = dir.join("ds");
+    let at = address().to_string();
+    let text = ok(&run(&[
+        "setup",
+        "ds",
+        "--token",
+        token.trim(),
+        "--dir",
+        data.to_str().unwrap(),
+        "--address",
+        &at,
+        "--output",
+        ds.to_str().unwrap(),
+    ]));
+    assert!(
+        !text.contains(token.trim()) && text.contains("next:"),
+        "{text}"
+    );
+    assert!(!text.contains("does not answer"), "{text}");
+    ok(&run(&["config", "check", ds.to_str().unwrap()]));
+    let second = Server::start("ds", &ds);
+    wait_for("data server", || {
+        let (_, report) = doctor(mds);
+        (verdicts(&report, "data servers") == ["ok"]).then_some(())
+    });
+    wait_for("a data server without a failed check", || {
+        let (code, report) = doctor(&ds);
+        let ports = verdicts(&report, "port");
+        (code == Some(0) && ports == ["ok"] && verdicts(&report, "server") == ["ok"]).then_some(())
+    });
+    second
+}
+
 #[test]
 fn a_cluster_is_set_up_by_options_and_the_doctor_sees_how_it_is() {
     let dir = tempfile::tempdir().unwrap();
@@ -114,39 +151,7 @@ fn a_cluster_is_set_up_by_options_and_the_doctor_sees_how_it_is() {
     assert_eq!(verdicts(&report, "port"), ["ok", "ok"], "{report:#}");
     assert_eq!(verdicts(&report, "data servers"), ["warning"], "{report:#}");
 
-    // A data server by a token.
-    let token = ok(&run(&[&["token", "create"][..], &place].concat()));
-    let ds = dir.path().join("ds.toml");
-    let data = dir.path().join("ds");
-    let at = address().to_string();
-    let text = ok(&run(&[
-        "setup",
-        "ds",
-        "--token",
-        token.trim(),
-        "--dir",
-        data.to_str().unwrap(),
-        "--address",
-        &at,
-        "--output",
-        ds.to_str().unwrap(),
-    ]));
-    assert!(
-        !text.contains(token.trim()) && text.contains("next:"),
-        "{text}"
-    );
-    assert!(!text.contains("does not answer"), "{text}");
-    ok(&run(&["config", "check", ds.to_str().unwrap()]));
-    let second = Server::start("ds", &ds);
-    wait_for("data server", || {
-        let (_, report) = doctor(&mds);
-        (verdicts(&report, "data servers") == ["ok"]).then_some(())
-    });
-    wait_for("a data server without a failed check", || {
-        let (code, report) = doctor(&ds);
-        let ports = verdicts(&report, "port");
-        (code == Some(0) && ports == ["ok"] && verdicts(&report, "server") == ["ok"]).then_some(())
-    });
+    let second = joined(dir.path(), &mds, &place);
 
     // The user who was named, and nobody else, may write.
     let url = format!(

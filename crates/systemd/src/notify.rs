@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(service.alive_every(), Some(Duration::from_secs(15)));
         service.ready();
         service.status("two\nlines");
-        service.status(&"ü".repeat(2 * STATUS_CHARS_MAX));
+        service.status(&"\u{fc}".repeat(2 * STATUS_CHARS_MAX));
         service.reloading();
         service.alive();
         service.stopping();

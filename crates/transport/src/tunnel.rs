@@ -15,9 +15,9 @@ use crate::{
 };
 
 /// A stream that can be a tunnel.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+pub trait TunnelStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> TunnelStream for S {}
 
 fn info(peer: &Arc<str>) -> ConnInfo {
     let end = Endpoint::Tunnel(Arc::clone(peer));
@@ -32,7 +32,7 @@ fn info(peer: &Arc<str>) -> ConnInfo {
 /// Serves one connection until it ends; `peer` is the name of whom the tunnel is open to. Returns at once when there
 /// are too many connections.
 pub async fn serve(
-    stream: impl Stream,
+    stream: impl TunnelStream,
     peer: &Arc<str>,
     service: Arc<dyn DynService>,
     context: &Context,
@@ -53,7 +53,7 @@ pub async fn serve(
 /// # Errors
 /// [`ConnectError::TooMany`].
 pub fn connect(
-    stream: impl Stream,
+    stream: impl TunnelStream,
     peer: &Arc<str>,
     reverse: Arc<dyn DynService>,
     context: &Context,

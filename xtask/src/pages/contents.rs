@@ -3,8 +3,7 @@
 //! Nobody keeps a second list. A folder's pages come in the order in which its README.md links them first; the README.md of a
 //! folder below brings that folder's pages with it.
 
-use super::page::resolve;
-use super::{FOLDER, Pages};
+use super::page::{FOLDER, Pages, resolve};
 use std::collections::BTreeSet;
 
 /// A page in its place.
@@ -71,7 +70,7 @@ fn folder(folder_path: &str, pages: &Pages, seen: &mut BTreeSet<String>) -> Vec<
 #[cfg(test)]
 mod tests {
     //! Goal: the order is that of the tables of contents, and nothing comes twice.
-    use super::super::Page;
+    use super::super::page::Page;
     use super::*;
 
     #[test]

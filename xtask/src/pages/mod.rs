@@ -10,12 +10,10 @@ mod page;
 
 use crate::repo::{self, Result};
 pub(crate) use contents::{Entry, contents};
-pub(crate) use page::Page;
 use page::resolve;
-use std::collections::{BTreeMap, BTreeSet};
+pub(crate) use page::{FOLDER, Page, Pages};
+use std::collections::BTreeSet;
 
-/// The folder of all documents but those that every repository has at its top.
-pub(crate) const FOLDER: &str = "docs/";
 /// Documents at the top of the repository.
 pub(crate) const AT_TOP: [&str; 4] = [
     "README.md",
@@ -23,9 +21,6 @@ pub(crate) const AT_TOP: [&str; 4] = [
     "CHANGELOG.md",
     "SECURITY.md",
 ];
-
-/// Pages by their path.
-pub(crate) type Pages = BTreeMap<String, Page>;
 
 /// Whether a file is a document, or lies among them.
 pub(crate) fn is_document(path: &str) -> bool {

@@ -5,6 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The folder of all documents but those that every repository has at its top.
+pub(crate) const FOLDER: &str = "docs/";
+
+/// Pages by their path.
+pub(crate) type Pages = BTreeMap<String, Page>;
+
 /// A page.
 #[derive(Debug, Default)]
 pub(crate) struct Page {

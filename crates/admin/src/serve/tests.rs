@@ -1,6 +1,6 @@
 //! Goal: whatever comes over a socket is answered in bounded memory and time, and only to those who may ask.
 use super::*;
-use crate::{Answer, AskError, Events, Refusal, Request, Role, Samples, Server, ask};
+use crate::{Answering, AskError, CallerRole, Events, Refusal, Request, Samples, Server, ask};
 use serde_json::json;
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,7 +20,7 @@ const PAGE: &[Asset] = &[Asset {
 }];
 
 impl Desk for Echo {
-    fn answer(&self, request: Request) -> Answer {
+    fn answer(&self, request: Request) -> Answering {
         Box::pin(async move {
             match request {
                 Request::Reload { .. } => Err(Refusal::Refused("the file is wrong".to_owned())),
@@ -34,9 +34,9 @@ impl Desk for Echo {
 
     fn caller(&self, token: &str) -> Result<Caller, Denied> {
         let role = match token {
-            "v" => Role::Viewer,
-            "o" => Role::Operator,
-            "a" => Role::Admin,
+            "v" => CallerRole::Viewer,
+            "o" => CallerRole::Operator,
+            "a" => CallerRole::Admin,
             "old" => return Err(Denied::Expired),
             _ => return Err(Denied::Unknown),
         };
@@ -216,9 +216,9 @@ async fn wrong_requests_get_their_status() {
 async fn a_stream_has_samples_and_events_until_its_place_is_given_back() {
     let desk = echo();
     let address = network(Arc::clone(&desk)).await;
-    tokio::spawn(Samples::run(Arc::clone(&desk)));
+    tokio::spawn(crate::run_samples(Arc::clone(&desk)));
     let mut streams = Vec::new();
-    for _ in 0..stream::STREAMS_MAX {
+    for _ in 0..crate::STREAMS_MAX {
         let mut one = TcpStream::connect(address).await.unwrap();
         let head = format!("GET /api/v1/stream HTTP/1.1\r\nHost: a:1\r\n{VIEWER}\r\n");
         one.write_all(head.as_bytes()).await.unwrap();

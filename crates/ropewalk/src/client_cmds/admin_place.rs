@@ -4,7 +4,9 @@
 
 use super::CliError;
 use crate::admin::{MdsPlace, Server, mds_server};
+use ::admin::Stream;
 use client::{ClientConfig, UserIdentity};
+use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
 use transport::{
@@ -43,18 +45,24 @@ pub(super) fn as_root(config: &mut ClientConfig) {
 /// Connects by the tunnel to the metadata server, and to everything else as usual.
 pub(super) struct TunnelConnector {
     server: Server,
+    /// The tunnel that showed that the server lets the caller in.
+    first: Mutex<Option<Box<dyn Stream>>>,
     context: Context,
     others: AnyConnector,
 }
 
 impl TunnelConnector {
-    /// By tunnels to this server.
-    pub(super) fn new(server: Server, context: &Context) -> Self {
-        Self {
+    /// By tunnels to this server. The first is open when this returns: who is not let in is told at once.
+    pub(super) async fn open(server: Server, context: &Context) -> Result<Self, CliError> {
+        let what = format!("open a tunnel to the metadata server at {server}");
+        let first = ::admin::open_tunnel(&server).await;
+        let first = first.map_err(|e| CliError::new(format!("cannot {what}: {e}")))?;
+        Ok(Self {
             server,
+            first: Mutex::new(Some(first)),
             context: context.clone(),
             others: AnyConnector::new(context, Vec::new()),
-        }
+        })
     }
 }
 
@@ -68,8 +76,14 @@ impl Connector for TunnelConnector {
             return self.others.connect(address, reverse);
         };
         Box::pin(async move {
-            let opened = ::admin::open_tunnel(&self.server).await;
-            let stream = opened.map_err(|error| ConnectError::Io(std::io::Error::other(error)))?;
+            let first = self.first.lock().take();
+            let stream = match first {
+                Some(first) => first,
+                None => {
+                    let opened = ::admin::open_tunnel(&self.server).await;
+                    opened.map_err(|error| ConnectError::Io(std::io::Error::other(error)))?
+                }
+            };
             let peer = name.as_str().into();
             transport::tunnel::connect(stream, &peer, reverse, &self.context)
         })

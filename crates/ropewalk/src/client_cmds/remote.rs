@@ -259,7 +259,16 @@ async fn connect(url: &NfsUrl) -> Result<Connected, CliError> {
 
 async fn connect_as_admin(server: &str) -> Result<Connected, CliError> {
     let context = Context::new(TransportLimits::default());
-    let connector = Arc::new(TunnelConnector::new(admin_place::server()?, &context));
+    let opening = TunnelConnector::open(admin_place::server()?, &context);
+    let connector = match tokio::time::timeout(CONNECT, opening).await {
+        Ok(connector) => Arc::new(connector?),
+        Err(_) => {
+            let seconds = CONNECT.as_secs();
+            return Err(CliError::new(format!(
+                "no tunnel to {server} within {seconds} s"
+            )));
+        }
+    };
     let mut config = config()?;
     admin_place::as_root(&mut config);
     let connecting = Client::connect(vec![admin_place::address()], connector, config);

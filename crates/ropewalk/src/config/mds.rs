@@ -236,6 +236,16 @@ fn default_key_overlap() -> Length {
     Length(Duration::from_secs(3600))
 }
 
+fn need_copies(copies: u32, copies_min: u32) -> Result<(), ConfigError> {
+    if !(1..=cluster::COPIES_MAX).contains(&copies) {
+        return Err(wrong("`copies` must be between 1 and 4"));
+    }
+    if !(1..=copies).contains(&copies_min) {
+        return Err(wrong("`copies_min` must be between 1 and `copies`"));
+    }
+    Ok(())
+}
+
 /// Most names of the API's certificate.
 const ADMIN_NAMES_MAX: usize = 32;
 
@@ -287,12 +297,7 @@ impl Checked for MdsConfig {
                 "`stripe_unit` must be a power of two from 4 KiB to 1 GiB",
             ));
         }
-        if !(1..=cluster::COPIES_MAX).contains(&self.copies) {
-            return Err(wrong("`copies` must be between 1 and 4"));
-        }
-        if !(1..=self.copies).contains(&self.copies_min) {
-            return Err(wrong("`copies_min` must be between 1 and `copies`"));
-        }
+        need_copies(self.copies, self.copies_min)?;
         if self.replace_after.0 < REPLACE_AFTER_MIN {
             return Err(wrong("`replace_after` must be at least 10 s"));
         }

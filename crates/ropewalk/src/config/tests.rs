@@ -189,7 +189,7 @@ fn the_root_directory_is_open_where_root_is_squashed() {
         (export("root"), 0o1777, 0),
         (export("all"), 0o1777, 0),
         (export("none"), 0o755, 0),
-        (export("root") + &export("none"), 0o755, 0),
+        (export("root") + export("none").as_str(), 0o755, 0),
         (export("root") + read_only, 0o1777, 0),
         (export("root") + said, 0o755, 5),
     ];

@@ -223,5 +223,11 @@ $("sign-out").addEventListener("click", () => signOut());
 $("theme").value = window.ropewalkTheme.read();
 $("theme").addEventListener("change", () => window.ropewalkTheme.set($("theme").value));
 
+// An address may bring a token, as that of `ropewalk up --dashboard` does. It is kept in the tab, and leaves the address.
+const brought = location.hash.match(/^#token=(rwa1\.[a-z2-7]+)$/);
+if (brought) {
+  token.keep(brought[1]);
+  history.replaceState(null, "", location.pathname);
+}
 if (token.read()) resume();
 else signOut();

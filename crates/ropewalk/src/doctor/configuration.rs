@@ -49,14 +49,14 @@ mod tests {
     //! Goal: what is wrong with a file is said as `config check` says it, and a missing token before a server starts.
     use super::*;
     use crate::doctor::row::Verdict;
-    use crate::status::{DsStatus, ServerStatus};
+    use crate::status::ServerStatus;
 
     #[test]
     fn files_have_their_verdicts() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("ds.toml");
         let joined = Running {
-            status: Some(ServerStatus::Ds(Box::new(DsStatus::default()))),
+            status: Some(ServerStatus::Ds(Box::default())),
             ..Running::default()
         };
         for (text, running, verdicts, says) in [

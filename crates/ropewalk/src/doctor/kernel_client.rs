@@ -110,81 +110,19 @@ mod tests {
     fn kernels_have_their_verdicts() {
         let both = format!("kernel/fs/nfs{CLIENT}:\nkernel/fs/nfs/filelayout{LAYOUTS}:\n");
         let client = format!("kernel/fs/nfs{CLIENT}.xz:\n");
-        for (release, modules, file_systems, has_helper, rdma, verdict, says) in [
-            (
-                "6.1.0-28-amd64",
-                Some(&both),
-                "",
-                true,
-                true,
-                Verdict::Ok,
-                "can mount",
-            ),
-            (
-                "6.1.0",
-                Some(&both),
-                "",
-                false,
-                false,
-                Verdict::Ok,
-                "nfs-common",
-            ),
-            (
-                "6.1.0",
-                Some(&client),
-                "",
-                true,
-                false,
-                Verdict::Warning,
-                "files layout",
-            ),
-            (
-                "5.10.0",
-                Some(&both),
-                "",
-                true,
-                true,
-                Verdict::Warning,
-                "TCP only",
-            ),
-            (
-                "5.10.0",
-                Some(&both),
-                "",
-                true,
-                false,
-                Verdict::Ok,
-                "can mount",
-            ),
-            (
-                "6.1.0",
-                None,
-                "nodev\tnfs4\n",
-                true,
-                true,
-                Verdict::Ok,
-                "can mount",
-            ),
-            (
-                "6.1.0",
-                None,
-                "nodev\tnfsd\n",
-                true,
-                true,
-                Verdict::Unknown,
-                "container",
-            ),
-            (
-                "6.1.0",
-                Some(&String::new()),
-                "",
-                true,
-                true,
-                Verdict::Ok,
-                "cannot mount",
-            ),
+        #[rustfmt::skip]
+        let table = [
+            ("6.1.0-28-amd64", Some(&both), "", true, true, Verdict::Ok, "can mount"),
+            ("6.1.0", Some(&both), "", false, false, Verdict::Ok, "nfs-common"),
+            ("6.1.0", Some(&client), "", true, false, Verdict::Warning, "files layout"),
+            ("5.10.0", Some(&both), "", true, true, Verdict::Warning, "TCP only"),
+            ("5.10.0", Some(&both), "", true, false, Verdict::Ok, "can mount"),
+            ("6.1.0", None, "nodev\tnfs4\n", true, true, Verdict::Ok, "can mount"),
+            ("6.1.0", None, "nodev\tnfsd\n", true, true, Verdict::Unknown, "container"),
+            ("6.1.0", Some(&String::new()), "", true, true, Verdict::Ok, "cannot mount"),
             ("odd", Some(&both), "", true, true, Verdict::Ok, "can mount"),
-        ] {
+        ];
+        for (release, modules, file_systems, has_helper, rdma, verdict, says) in table {
             let found = Found {
                 release: release.to_owned(),
                 modules: modules.cloned(),

@@ -4,7 +4,7 @@
 
 use super::installed::Installed;
 use super::row::Row;
-use crate::admin::{Request, SOCKET_NAME, ask};
+use crate::admin::{Request, SOCKET_NAME, ask_at};
 use crate::config_cmd::ServerRole;
 use crate::daemon::LOCK_NAME;
 use crate::status::{ServerStatus, duration};
@@ -34,7 +34,7 @@ impl Running {
         let Some(dir) = state_dir else {
             return Self::default();
         };
-        match ask::<ServerStatus>(&dir.join(SOCKET_NAME), &Request::Status) {
+        match ask_at::<ServerStatus>(&dir.join(SOCKET_NAME), &Request::Status) {
             Ok(status) => Self {
                 pid: Some(match &status {
                     ServerStatus::Mds(mds) => mds.pid,

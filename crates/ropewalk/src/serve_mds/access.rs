@@ -1,10 +1,9 @@
 //! What the metadata server does about access tokens.
 
-use super::View;
-use super::desk::json;
+use super::view::{View, json};
 use crate::access::{AccessRow, NewAccess};
 use crate::admin::{Refusal, Request};
-use ::admin::{Caller, Denied, Role};
+use ::admin::{Caller, CallerRole, Denied};
 use ::cluster::{
     AccessError, AccessRecord, AccessRole, Cluster, access_tokens, add_access, check_access,
     revoke_access,
@@ -67,7 +66,7 @@ pub(super) async fn run(view: &View, order: Request) -> Result<Value, Refusal> {
 async fn create(
     view: &View,
     name: &str,
-    role: Role,
+    role: CallerRole,
     ttl_seconds: Option<u64>,
 ) -> Result<NewAccess, String> {
     let is_good = !name.is_empty()
@@ -83,9 +82,9 @@ async fn create(
     }
     let secret = random_access_secret().map_err(|e| e.to_string())?;
     let kept = match role {
-        Role::Viewer => AccessRole::Viewer,
-        Role::Operator => AccessRole::Operator,
-        Role::Admin => AccessRole::Admin,
+        CallerRole::Viewer => AccessRole::Viewer,
+        CallerRole::Operator => AccessRole::Operator,
+        CallerRole::Admin => AccessRole::Admin,
     };
     let ttl_ms = ttl_seconds.map(|ttl| ttl * 1000);
     let added = add_access(view.cluster(), AccessName::cut(name), kept, &secret, ttl_ms).await;
@@ -101,11 +100,11 @@ async fn create(
     })
 }
 
-fn role(kept: AccessRole) -> Role {
+fn role(kept: AccessRole) -> CallerRole {
     match kept {
-        AccessRole::Viewer => Role::Viewer,
-        AccessRole::Operator => Role::Operator,
-        AccessRole::Admin => Role::Admin,
+        AccessRole::Viewer => CallerRole::Viewer,
+        AccessRole::Operator => CallerRole::Operator,
+        AccessRole::Admin => CallerRole::Admin,
     }
 }
 

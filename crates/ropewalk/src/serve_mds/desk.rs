@@ -7,8 +7,9 @@
 //! Beyond loopback the API is served over TLS only.
 
 use super::readings::Readings;
-use super::{View, access, orders, reload};
-use crate::admin::{AdminSocket, Answer, Desk, Refusal, Request};
+use super::view::{View, json};
+use super::{access, orders, reload};
+use crate::admin::{AdminSocket, Answering, Desk, Refusal, Request};
 use crate::api;
 use crate::clients;
 use crate::config::is_loopback;
@@ -23,7 +24,6 @@ use ::admin::{
 };
 use ::fs::rotate_key;
 use parking_lot::Mutex;
-use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Instant;
@@ -70,7 +70,7 @@ impl MdsDesk {
             tasks.spawn(::admin::serve(listener, Door::Network, desk));
         }
         tasks.spawn(socket.serve(Arc::clone(&self) as Arc<dyn Desk>));
-        tasks.spawn(Samples::run(self));
+        tasks.spawn(::admin::run_samples(self));
         Ok(tasks)
     }
 
@@ -92,7 +92,7 @@ impl MdsDesk {
 }
 
 impl Desk for MdsDesk {
-    fn answer(&self, request: Request) -> Answer {
+    fn answer(&self, request: Request) -> Answering {
         if request == Request::Health {
             let health = self
                 .readings
@@ -128,11 +128,6 @@ impl Desk for MdsDesk {
     fn assets(&self) -> &'static [Asset] {
         &dashboard::ASSETS
     }
-}
-
-/// What an answer is as JSON.
-pub(super) fn json(answer: impl Serialize) -> Result<Value, Refusal> {
-    serde_json::to_value(answer).map_err(|e| Refusal::Refused(e.to_string()))
 }
 
 async fn answer(view: Arc<View>, request: Request) -> Result<Value, Refusal> {

@@ -3,7 +3,7 @@
 //! # Failure
 //! While the store makes nothing durable there is no sign. systemd ends the process after WatchdogSec=, and starts another one.
 
-use super::View;
+use super::view::View;
 use crate::metrics::Watched;
 use std::sync::Arc;
 use systemd::Manager;

@@ -54,7 +54,7 @@ fn read(servers: &[Server]) -> (Instant, Reading) {
         let status = told.get(&crate::status::name_of(server));
         matches!(status, Some(Ok(crate::status::ServerStatus::Mds(_))))
     };
-    let clients = servers.iter().find(is_mds).map(|s| clients_of(s));
+    let clients = servers.iter().find(is_mds).map(clients_of);
     let reading = Reading {
         clients: clients.unwrap_or_default(),
         servers: told,

@@ -9,7 +9,9 @@
 //! A server that ends before the cluster is ready ends the start, with the last line of its log. Later it is started
 //! again (see `child`), except in a cluster in memory, where what it held is lost.
 
+use crate::access::NewAccess;
 use crate::admin::{Request, SOCKET_NAME, ask_at};
+use crate::config::is_loopback;
 use crate::config::{DsConfig, StoreKind};
 use crate::daemon::StateDir;
 use crate::failure::{Failure, Outcome, cannot, failed};
@@ -17,6 +19,7 @@ use crate::status::{DataServerRow, MdsStatus, STATE_EXPELLED, ServerStatus};
 use crate::token::Token;
 use crate::up::child::{ChildSpec, Event, Supervised};
 use crate::up::plan::{Member, Plan};
+use ::admin::CallerRole;
 use rustix::process::Pid;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -36,6 +39,8 @@ const SAY_AFTER: Duration = Duration::from_secs(5);
 const EVENTS_MAX: usize = 64;
 /// Life of the tokens that `up` makes for its own data servers.
 const TOKEN_TTL_S: u64 = 600;
+/// How long the token in the address of the page is good, in seconds.
+const PAGE_TOKEN_TTL_S: u64 = 24 * 3600;
 
 /// Name of a server's identity in its state directory.
 pub(crate) const IDENTITY_NAME: &str = "identity.pem";
@@ -147,6 +152,28 @@ impl Cluster {
             log: member.dir.join("log"),
         };
         Supervised::start(spec, self.tell.clone())
+    }
+
+    /// The address of the page, where it is served; with a new token in it, if that is wanted. The fragment stays in the
+    /// browser.
+    pub(crate) async fn dashboard(&self, with_token: bool) -> Outcome<Option<String>> {
+        let Some(address) = self.plan.mds.config.admin_listen.first() else {
+            return Ok(None);
+        };
+        let scheme = match is_loopback(address.ip()) {
+            true => "http",
+            false => "https",
+        };
+        if !with_token {
+            return Ok(Some(format!("{scheme}://{address}/")));
+        }
+        let request = Request::AccessCreate {
+            name: "ropewalk up".to_owned(),
+            role: CallerRole::Operator,
+            ttl_seconds: Some(PAGE_TOKEN_TTL_S),
+        };
+        let made: NewAccess = ask_async(self.socket(), request).await?;
+        Ok(Some(format!("{scheme}://{address}/#token={}", made.token)))
     }
 
     /// A data server without an identity gets a token, in the file that its configuration names. Says whether.

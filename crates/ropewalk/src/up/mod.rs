@@ -57,7 +57,8 @@ pub(crate) fn run(args: &UpArgs) -> Outcome {
             }
         };
         // The servers go on where nobody can be told, for example with the output on a full disk.
-        if let Err(e) = out::print(&ready_text(cluster.plan())) {
+        let dashboard = cluster.dashboard(args.dashboard).await?;
+        if let Err(e) = out::print(&ready_text(cluster.plan(), dashboard.as_deref())) {
             out::say(e);
         }
         let end = loop {
@@ -117,7 +118,8 @@ pub(crate) fn mount_command(address: SocketAddr) -> String {
     )
 }
 
-fn ready_text(plan: &Plan) -> String {
+fn ready_text(plan: &Plan, dashboard: Option<&str>) -> String {
+    let dashboard = dashboard.map_or_else(String::new, |url| format!("\x20 page:   {url}\n"));
     let sudo = if rustix::process::geteuid().is_root() {
         ""
     } else {
@@ -134,6 +136,7 @@ fn ready_text(plan: &Plan) -> String {
          {rdma}\
          \x20 state:  {state}\n\
          \x20 logs:   {dir}/*/log\n\
+         {dashboard}\
          \x20 status: ropewalk status --dir {dir}\n\
          \x20 stop:   Ctrl-C, or kill {}\n",
         mount_command(plan.mount_address()),

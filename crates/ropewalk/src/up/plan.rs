@@ -102,6 +102,7 @@ impl Plan {
             .iter()
             .chain(&mds.config.control_listen)
             .chain(&mds.config.rdma_listen)
+            .chain(&mds.config.admin_listen)
             .map(SocketAddr::port)
             .collect::<Vec<_>>();
         let mut ports = change_mds(&mut mds, is_new, args, taken)?;
@@ -112,6 +113,7 @@ impl Plan {
             reserved: Arc::default(),
         };
         plan.set_ds_count(args, &mut ports)?;
+        plan.set_dashboard(args.dashboard, &mut ports)?;
         plan.set_transport(args.transport, &mut ports)?;
         plan.set_rdma_provider(args.rdma_provider);
         plan.set_rdma_crc(args.rdma_crc);
@@ -199,6 +201,17 @@ impl Plan {
                     log: None,
                     log_format: LogFormat::default(),
                 }));
+        }
+        Ok(())
+    }
+
+    /// `--dashboard`: a port of loopback, kept from then on.
+    fn set_dashboard(&mut self, is_wanted: bool, ports: &mut Ports) -> Outcome {
+        let mds = &mut self.mds;
+        if is_wanted && mds.config.admin_listen.is_empty() {
+            let here = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
+            mds.config.admin_listen = on(&here, ports.take(&here)?);
+            mds.changed = true;
         }
         Ok(())
     }

@@ -14,6 +14,9 @@ mod browser;
 #[path = "../../src/dashboard/mod.rs"]
 mod dashboard;
 mod mock;
+mod real;
+#[path = "../rig/mod.rs"]
+mod rig;
 
 use browser::{Browser, DESKTOP};
 use mock::{Mock, OPERATOR, VIEWER};
@@ -30,7 +33,7 @@ const PHONE: (u32, u32) = (360, 740);
 /// Samples of the past for pictures.
 const PICTURED_SECONDS: u64 = 600;
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_dashboard_in_a_browser() {
     let missing = browser::missing();
     if !missing.is_empty() {
@@ -59,6 +62,7 @@ async fn the_dashboard_in_a_browser() {
     a_revoked_token(&browser, &mock).await;
     a_viewer_with_a_keyboard(&browser, &mock).await;
     weight_and_time(&browser).await;
+    real::a_real_server(&browser).await;
     browser.stop().await;
     println!("dashboard: {} s", began.elapsed().as_secs());
 }

@@ -57,7 +57,7 @@ impl Port {
                     .copied()
                     .unwrap_or(Peer::Anonymous),
             ),
-            Endpoint::Socket(_) => None,
+            Endpoint::Socket(_) | Endpoint::Tunnel(_) => None,
         };
         let nfsd = Arc::clone(&rig.nfsd);
         let service = ControlService::new(

@@ -21,7 +21,7 @@ fn example(schema: &Value) -> Value {
     match kind {
         Some("string") => match schema["enum"].as_array() {
             Some(all) => all[0].clone(),
-            None => "a/b ?&=ü%".into(),
+            None => "a/b ?&=\u{fc}%".into(),
         },
         Some("integer") => 7.into(),
         Some("boolean") => true.into(),

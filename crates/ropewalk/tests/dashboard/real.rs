@@ -1,0 +1,65 @@
+//! The page of a real metadata server: what the mock cannot prove, that both mean the same.
+
+use crate::browser::Browser;
+use crate::rig::{LoneMds, address, run};
+use crate::{IS_IN, all_is_well};
+
+/// Signs in at a real server, reads its health and numbers, gives an order, sees it told, and stays while it restarts.
+pub async fn a_real_server(browser: &Browser) {
+    let (nfs, control, admin) = (address(), address(), address());
+    let mut server = LoneMds::start(
+        64,
+        &format!(
+            "store = 'disk'\nlisten = ['{nfs}']\ncontrol_listen = ['{control}']\nadmin_listen = ['{admin}']\n"
+        ),
+    );
+    let dir = server.dir.path().to_str().unwrap().to_owned();
+    let made = run(&[
+        "access", "create", "page", "--role", "operator", "--dir", &dir,
+    ]);
+    let token = String::from_utf8(made.stdout).unwrap();
+    // As `ropewalk up --dashboard` prints it.
+    let url = format!("http://{admin}/#token={}", token.trim());
+    browser.open(&url).await;
+    browser.until("page", IS_IN).await;
+    assert_eq!(browser.value("location.hash").await, "");
+    assert_eq!(browser.text("#who").await, "page (operator)");
+    let level = "document.getElementById('health').dataset.level";
+    browser
+        .until(
+            "health",
+            &format!("['green', 'yellow', 'red'].includes({level})"),
+        )
+        .await;
+    browser
+        .until(
+            "rates",
+            "(document.querySelector('#tiles dd')?.textContent ?? '').includes('B/s')",
+        )
+        .await;
+    browser.click("#scrub").await;
+    browser
+        .until("question", "document.getElementById('confirm').open")
+        .await;
+    browser.click("#confirm-go").await;
+    browser
+        .until("answer", "!document.getElementById('confirm').open")
+        .await;
+    let events = "document.getElementById('events-table').innerText";
+    browser
+        .until(
+            "the order among the events",
+            &format!("{events}.includes('audit: done')"),
+        )
+        .await;
+    browser.picture("real").await;
+    all_is_well(browser).await;
+    tokio::task::block_in_place(|| server.restart());
+    browser
+        .until(
+            "it goes on by itself",
+            "document.getElementById('lost').hidden",
+        )
+        .await;
+    browser.until("page", IS_IN).await;
+}
