@@ -34,8 +34,8 @@ pub enum Server {
         address: String,
         /// The caller's token.
         token: String,
-        /// Bare TCP without it.
-        tls: Option<ClientTls>,
+        /// The server proves its name, also on this machine: anybody may listen on a port that is free.
+        tls: ClientTls,
     },
 }
 
@@ -140,13 +140,9 @@ pub(crate) async fn connect(server: &Server) -> io::Result<Box<dyn Stream>> {
         Server::Socket(path) => Ok(Box::new(UnixStream::connect(path).await?)),
         Server::Network { address, tls, .. } => {
             let stream = TcpStream::connect(address).await?;
-            match tls {
-                None => Ok(Box::new(stream)),
-                Some((config, name)) => {
-                    let connector = TlsConnector::from(Arc::clone(config));
-                    Ok(Box::new(connector.connect(name.clone(), stream).await?))
-                }
-            }
+            let connector = TlsConnector::from(Arc::clone(&tls.0));
+            let stream = connector.connect(tls.1.clone(), stream).await?;
+            Ok(Box::new(stream))
         }
     }
 }

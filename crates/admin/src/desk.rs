@@ -5,6 +5,7 @@ use crate::events::Events;
 use crate::request::Request;
 use crate::samples::Samples;
 use crate::tls::Stream;
+use bytes::Bytes;
 use serde_json::Value;
 use std::future::Future;
 use std::pin::Pin;
@@ -69,11 +70,18 @@ pub trait Desk: Send + Sync + 'static {
     /// The samples that pages follow.
     fn samples(&self) -> &Samples;
 
-    /// The OpenAPI document.
-    fn openapi(&self) -> &Value;
+    /// The OpenAPI document as JSON, where there is one.
+    fn openapi(&self) -> Option<&Bytes>;
 
-    /// Serves NFS over a stream until it ends, with the rights of an administrator; `peer` is its name for logs.
-    fn serve_nfs(&self, stream: Box<dyn Stream>, peer: Arc<str>) -> BoxFuture;
+    /// Serves NFS over a stream until it ends, with the rights of an administrator; `peer` is its name, no other's. When
+    /// `until` is ready no further request is taken, and nothing that the peer holds stays.
+    fn serve_nfs(&self, stream: Box<dyn Stream>, peer: Arc<str>, until: BoxFuture) -> BoxFuture;
+
+    /// What the server counts, in the text format of OpenMetrics.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    fn metrics(&self) -> Result<String, Refusal>;
 
     /// The files of the page.
     fn assets(&self) -> &'static [Asset];

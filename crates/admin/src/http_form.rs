@@ -75,7 +75,15 @@ pub(crate) fn decode(
         return Err(Problem::bad_request(detail));
     }
     fields.insert(COMMAND.to_owned(), route.command.into());
-    serde_json::from_value(Value::Object(fields)).map_err(|e| Problem::bad_request(e.to_string()))
+    let names: Vec<String> = fields.keys().cloned().collect();
+    let request: Request = serde_json::from_value(Value::Object(fields))
+        .map_err(|e| Problem::bad_request(e.to_string()))?;
+    // serde passes over the fields of a command that has none.
+    let known = serde_json::to_value(&request).unwrap_or_default();
+    match names.iter().find(|name| known.get(name).is_none()) {
+        Some(name) => Err(Problem::bad_request(format!("unknown field `{name}`"))),
+        None => Ok(request),
+    }
 }
 
 fn body_fields(route: &Route, body: &[u8]) -> Result<Map<String, Value>, Problem> {

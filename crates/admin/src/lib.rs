@@ -35,8 +35,11 @@ pub use problem::Problem;
 pub use request::Request;
 pub use route::{API_ROOT, Param, ParamKind, Route};
 pub use routes::ROUTES;
-pub use samples::{STREAMS_MAX, Samples};
-pub use serve::{BODY_BYTES_MAX, CONNECTIONS_MAX, CONTENT_POLICY, Door, HEAD_BYTES_MAX, serve};
+pub use samples::{STREAMS_MAX, Samples, TUNNELS_MAX};
+pub use serve::{
+    BODY_BYTES_MAX, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, CONTENT_POLICY, Door,
+    HEAD_BYTES_MAX, OPEN_METRICS, serve,
+};
 pub use stream::run_samples;
 pub use tls::{Listener, Stream};
-pub use tunnel::{TUNNELS_MAX, open_tunnel};
+pub use tunnel::open_tunnel;

@@ -12,7 +12,7 @@ use crate::desk::{Asset, Desk};
 use crate::http_form::{decode, find};
 use crate::problem::{PROBLEM_JSON, Problem};
 use crate::route::{API_ROOT, Route};
-use crate::samples::STREAMS_MAX;
+use crate::samples::{STREAMS_MAX, TUNNELS_MAX};
 use crate::stream;
 use crate::tls::{Accepted, Listener};
 use crate::tunnel;
@@ -28,10 +28,12 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -41,6 +43,8 @@ use tokio::time::timeout;
 
 /// Connections of one listener at once; more wait in the kernel's queue.
 pub const CONNECTIONS_MAX: usize = 64;
+/// Of those, connections of one address that is not this machine's; more are closed.
+pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 16;
 /// Longest head of a request in bytes.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Longest body of a request in bytes.
@@ -48,7 +52,7 @@ pub const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Most headers of a request.
 const HEADERS_MAX: usize = 64;
 /// How long a head may take; an idle connection ends after that.
-const HEAD_MAX: Duration = Duration::from_secs(60);
+const HEAD_MAX: Duration = Duration::from_secs(20);
 /// How long a body may take.
 const BODY_MAX: Duration = Duration::from_secs(10);
 /// After so long without an acknowledgement by the peer a connection ends.
@@ -60,6 +64,10 @@ const BEARER: &str = "Bearer ";
 /// What a page may load: nothing from elsewhere. No other page may frame it.
 pub const CONTENT_POLICY: &str =
     "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+/// Where Prometheus asks, with a token.
+const METRICS_PATH: &str = "/metrics";
+/// Media type of what it is answered (OpenMetrics 1.0).
+pub const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Where callers come in.
@@ -77,7 +85,7 @@ type Body = BoxBody<Bytes, Infallible>;
 struct ApiService {
     desk: Arc<dyn Desk>,
     door: Door,
-    tunnels: Arc<Semaphore>,
+    by_address: Mutex<HashMap<IpAddr, usize>>,
 }
 
 /// Serves a listener until the task is dropped. Needs a runtime.
@@ -86,7 +94,7 @@ pub async fn serve(listener: Listener, door: Door, desk: Arc<dyn Desk>) {
     let service = Arc::new(ApiService {
         desk,
         door,
-        tunnels: Arc::new(Semaphore::new(tunnel::TUNNELS_MAX)),
+        by_address: Mutex::default(),
     });
     let mut connections = JoinSet::new();
     loop {
@@ -102,17 +110,60 @@ pub async fn serve(listener: Listener, door: Door, desk: Arc<dyn Desk>) {
         };
         while connections.try_join_next().is_some() {}
         let service = Arc::clone(&service);
+        let Some(counted) = Counted::new(&service, accepted.peer()) else {
+            continue;
+        };
         connections.spawn(async move {
-            let _place = place;
+            let (_place, _counted) = (place, counted);
             service.connection(accepted).await;
         });
+    }
+}
+
+/// A connection that counts for its address until this is dropped.
+struct Counted {
+    service: Arc<ApiService>,
+    address: Option<IpAddr>,
+}
+
+impl Counted {
+    /// None when the address has as many as it may have.
+    fn new(service: &Arc<ApiService>, peer: Option<SocketAddr>) -> Option<Self> {
+        let address = peer.map(|peer| peer.ip());
+        if let Some(address) = address {
+            let mut by_address = service.by_address.lock();
+            let count = by_address.entry(address).or_default();
+            if *count >= CONNECTIONS_PER_ADDRESS_MAX && !address.is_loopback() {
+                return None;
+            }
+            *count += 1;
+        }
+        Some(Self {
+            service: Arc::clone(service),
+            address,
+        })
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let Some(address) = self.address else {
+            return;
+        };
+        let mut by_address = self.service.by_address.lock();
+        if let Some(count) = by_address.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                by_address.remove(&address);
+            }
+        }
     }
 }
 
 impl ApiService {
     async fn connection(self: Arc<Self>, accepted: Accepted) {
         let peer = accepted.peer();
-        if let Accepted::Tcp(stream, _) | Accepted::Tls(stream, _, _) = &accepted {
+        if let Accepted::Either(stream, _, _) | Accepted::Tls(stream, _, _) = &accepted {
             let socket = socket2::SockRef::from(stream);
             let _ = socket.set_tcp_user_timeout(Some(PEER_SILENCE_MAX));
             let _ = stream.set_nodelay(true);
@@ -146,7 +197,10 @@ impl ApiService {
         let id = next_request_id();
         let mut response = match self.dispatch(request, peer, id).await {
             Ok(response) => response,
-            Err(problem) => problem_response(&problem),
+            Err(problem) => {
+                tell_of_denial(&problem, (peer, id));
+                problem_response(&problem)
+            }
         };
         let headers = response.headers_mut();
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -168,6 +222,10 @@ impl ApiService {
         refuse_other_sites(&request)?;
         let path = request.uri().path().to_owned();
         let is_get = matches!(*request.method(), Method::GET | Method::HEAD);
+        if is_get && path == METRICS_PATH {
+            self.admit(bearer(&request).as_deref())?;
+            return Ok(metrics_response(self.desk.metrics()?));
+        }
         let Some(below) = path.strip_prefix(API_ROOT).filter(|p| p.starts_with('/')) else {
             let asset = self.desk.assets().iter().find(|a| a.path == path);
             return match asset {
@@ -180,7 +238,11 @@ impl ApiService {
             };
         };
         if is_get && below == "/openapi.json" {
-            return json_response(self.desk.openapi());
+            let document = self.desk.openapi().ok_or_else(|| {
+                let detail = "this server has no document; ask the metadata server";
+                Problem::new(StatusCode::NOT_FOUND, detail)
+            })?;
+            return Ok(json_bytes(document.clone()));
         }
         let token = bearer(&request);
         let caller = self.admit(token.as_deref())?;
@@ -233,9 +295,9 @@ impl ApiService {
             return Err(Problem::forbidden(caller.role, CallerRole::Admin));
         }
         tunnel::check(&request)?;
-        let place = Arc::clone(&self.tunnels).try_acquire_owned();
-        let place = place.map_err(|_| {
-            let detail = format!("{} tunnels are open already", tunnel::TUNNELS_MAX);
+        let place = self.desk.samples().tunnel_place();
+        let place = place.ok_or_else(|| {
+            let detail = format!("{} tunnels are open already", TUNNELS_MAX);
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
         })?;
         let is_welcome = self.still_welcome(token);
@@ -258,19 +320,46 @@ impl ApiService {
         let body = read_body(request).await?;
         let order = decode(route, &values, query.as_deref(), &body)?;
         let work_max = order.work_max();
-        let answered = timeout(work_max, self.desk.answer(order)).await;
-        let answered = answered.unwrap_or_else(|_| {
-            Err(format!("not done after {} s; it may go on", work_max.as_secs()).into())
+        let (desk, caller) = (Arc::clone(&self.desk), caller.clone());
+        // A task of its own: an order goes on, and is told, when its caller has gone.
+        let work = tokio::spawn(async move {
+            let told = format!("{order:?}");
+            let answered = desk.answer(order).await;
+            audit(route, &told, &caller, (peer, id), &answered);
+            answered
         });
-        audit(route, below, caller, (peer, id), &answered);
-        json_response(&answered?)
+        match timeout(work_max, work).await {
+            Ok(Ok(answered)) => json_response(&answered?),
+            Ok(Err(panic)) => {
+                let detail = format!("the order failed: {panic}");
+                Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail))
+            }
+            Err(_) => {
+                let detail = format!("not done after {} s; it goes on", work_max.as_secs());
+                Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, detail))
+            }
+        }
+    }
+}
+
+/// Tells of a caller that is not let in: whoever tries tokens shows up. Once a second is enough to see that.
+fn tell_of_denial(problem: &Problem, (peer, request_id): (Option<SocketAddr>, u64)) {
+    static LAST_S: AtomicU64 = AtomicU64::new(0);
+    let is_denial = matches!(
+        problem.code(),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+    );
+    let now_s = crate::events::now_ms() / 1000;
+    if is_denial && LAST_S.swap(now_s, Ordering::Relaxed) != now_s {
+        let why = &problem.detail;
+        tracing::warn!(request_id, ?peer, why, "audit: denied");
     }
 }
 
 /// Tells of an order and its end. What only looks is not told.
 fn audit(
     route: &Route,
-    path: &str,
+    order: &str,
     caller: &Caller,
     (peer, request_id): (Option<SocketAddr>, u64),
     answered: &Result<Value, crate::Refusal>,
@@ -279,12 +368,12 @@ fn audit(
         return;
     }
     let peer = peer.map_or_else(|| "local".to_owned(), |peer| peer.to_string());
-    let (caller, order) = (&caller.name, route.command);
+    let caller = &caller.name;
     match answered {
-        Ok(_) => tracing::info!(request_id, caller, peer, order, path, "audit: done"),
+        Ok(_) => tracing::info!(request_id, caller, peer, order, "audit: done"),
         Err(refusal) => {
             let why = refusal.text();
-            tracing::warn!(request_id, caller, peer, order, path, why, "audit: refused");
+            tracing::warn!(request_id, caller, peer, order, why, "audit: refused");
         }
     }
 }
@@ -357,10 +446,14 @@ fn whole(bytes: Bytes) -> Response<Body> {
 fn json_response(value: &impl Serialize) -> Result<Response<Body>, Problem> {
     let text = serde_json::to_vec(value);
     let text = text.map_err(|e| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
-    let mut response = whole(text.into());
+    Ok(json_bytes(text.into()))
+}
+
+fn json_bytes(text: Bytes) -> Response<Body> {
+    let mut response = whole(text);
     set_type(&mut response, "application/json");
     no_store(&mut response);
-    Ok(response)
+    response
 }
 
 fn problem_response(problem: &Problem) -> Response<Body> {
@@ -377,6 +470,13 @@ fn problem_response(problem: &Problem) -> Response<Body> {
         let challenge = HeaderValue::from_static("Bearer realm=\"ropewalk\"");
         response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     }
+    response
+}
+
+fn metrics_response(page: String) -> Response<Body> {
+    let mut response = whole(page.into());
+    set_type(&mut response, OPEN_METRICS);
+    no_store(&mut response);
     response
 }
 

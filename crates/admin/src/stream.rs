@@ -82,8 +82,8 @@ async fn feed(
             },
             changed = events.changed() => match changed {
                 Ok(()) => {
-                    let page = desk.events().page(told, EVENTS_IN_PIECE);
                     events.borrow_and_update();
+                    let page = desk.events().page(told, EVENTS_IN_PIECE);
                     if page.next.is_some() {
                         events.mark_changed();
                     }

@@ -1,4 +1,4 @@
-//! Where the API listens: a Unix socket, TCP, or TLS over TCP.
+//! Where the API listens: a Unix socket, or TCP with TLS. Browsers on the same machine may do without TLS; commands never do.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,15 +8,15 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsAcceptor;
 
-/// How long a TLS handshake may take.
+/// How long a peer may take for its first byte and a TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 /// A bound listener.
 pub enum Listener {
     /// The admin socket: who can open it is an admin.
     Unix(UnixListener),
-    /// Bare TCP, for loopback.
-    Tcp(TcpListener),
+    /// TLS over TCP, and HTTP in clear for who begins so: for loopback.
+    Either(TcpListener, Arc<rustls::ServerConfig>),
     /// TLS over TCP.
     Tls(TcpListener, Arc<rustls::ServerConfig>),
 }
@@ -24,7 +24,7 @@ pub enum Listener {
 /// A connection that was accepted, before its handshake.
 pub(crate) enum Accepted {
     Unix(UnixStream),
-    Tcp(TcpStream, SocketAddr),
+    Either(TcpStream, SocketAddr, TlsAcceptor),
     Tls(TcpStream, SocketAddr, TlsAcceptor),
 }
 
@@ -32,9 +32,10 @@ impl Listener {
     pub(crate) async fn accept(&self) -> io::Result<Accepted> {
         match self {
             Self::Unix(listener) => Ok(Accepted::Unix(listener.accept().await?.0)),
-            Self::Tcp(listener) => {
+            Self::Either(listener, config) => {
                 let (stream, peer) = listener.accept().await?;
-                Ok(Accepted::Tcp(stream, peer))
+                let acceptor = TlsAcceptor::from(Arc::clone(config));
+                Ok(Accepted::Either(stream, peer, acceptor))
             }
             Self::Tls(listener, config) => {
                 let (stream, peer) = listener.accept().await?;
@@ -50,22 +51,33 @@ impl Accepted {
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         match self {
             Self::Unix(_) => None,
-            Self::Tcp(_, peer) | Self::Tls(_, peer, _) => Some(*peer),
+            Self::Either(_, peer, _) | Self::Tls(_, peer, _) => Some(*peer),
         }
     }
 
     /// The connection as bytes, after the handshake.
     pub(crate) async fn open(self) -> io::Result<Box<dyn Stream>> {
-        match self {
-            Self::Unix(stream) => Ok(Box::new(stream)),
-            Self::Tcp(stream, _) => Ok(Box::new(stream)),
-            Self::Tls(stream, _, acceptor) => {
-                let shaken = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await;
-                let shaken = shaken.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
-                Ok(Box::new(shaken?))
+        let opening = async {
+            match self {
+                Self::Unix(stream) => Ok(Box::new(stream) as Box<dyn Stream>),
+                Self::Either(stream, _, _) if !begins_with_tls(&stream).await? => {
+                    Ok(Box::new(stream) as Box<dyn Stream>)
+                }
+                Self::Either(stream, _, acceptor) | Self::Tls(stream, _, acceptor) => {
+                    Ok(Box::new(acceptor.accept(stream).await?) as Box<dyn Stream>)
+                }
             }
-        }
+        };
+        let opened = tokio::time::timeout(HANDSHAKE_MAX, opening).await;
+        opened.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
     }
+}
+
+/// Whether the first byte is that of a handshake record (RFC 8446 §5.1): no method of HTTP begins so.
+async fn begins_with_tls(stream: &TcpStream) -> io::Result<bool> {
+    const HANDSHAKE: u8 = 22;
+    let mut first = [0];
+    Ok(stream.peek(&mut first).await? == 1 && first[0] == HANDSHAKE)
 }
 
 /// A connection of any kind.

@@ -19,11 +19,10 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Tunnels of one server at once.
-pub const TUNNELS_MAX: usize = 16;
 /// Its path below the root of the API.
 pub(crate) const PATH: &str = "/nfs";
 /// The protocol that a connection is turned into.
@@ -57,21 +56,25 @@ pub(crate) fn open(
     place: OwnedSemaphorePermit,
     is_welcome: impl Fn() -> bool + Send + Sync + 'static,
 ) {
-    let peer: Arc<str> = format!("admin {}", caller.name).into();
+    let peer: Arc<str> = format!("admin {} #{}", caller.name, next_number()).into();
     tokio::spawn(async move {
         let _place = place;
         let upgraded = match hyper::upgrade::on(request).await {
             Ok(upgraded) => upgraded,
             Err(error) => return tracing::debug!(%error, "tunnel"),
         };
-        tracing::info!(%peer, "audit: a tunnel is open");
+        tracing::info!(peer = &*peer, "audit: a tunnel is open");
         let stream: Box<dyn Stream> = Box::new(TokioIo::new(upgraded));
-        tokio::select! {
-            () = desk.serve_nfs(stream, Arc::clone(&peer)) => {}
-            () = until_unwelcome(is_welcome) => {}
-        }
-        tracing::info!(%peer, "audit: a tunnel has ended");
+        let until = Box::pin(until_unwelcome(is_welcome));
+        desk.serve_nfs(stream, Arc::clone(&peer), until).await;
+        tracing::info!(peer = &*peer, "audit: a tunnel has ended");
     });
+}
+
+/// Tells tunnels of one name apart.
+fn next_number() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 async fn until_unwelcome(is_welcome: impl Fn() -> bool) {

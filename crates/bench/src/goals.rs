@@ -17,6 +17,7 @@ mod peers;
 mod rdma;
 mod table;
 mod trial;
+mod watched;
 
 use crate::load::Load;
 use crate::nfs::metadata::Operation;
@@ -85,6 +86,8 @@ pub enum Row {
     V3Proxy,
     /// One to five clients of NFSv3, each behind a link of a tenth of the servers', as root
     V3Clients,
+    /// GETATTR while somebody follows the dashboard and scrapes the metrics, and a scrape with 1,000 clients
+    Watched,
     /// Metadata operations with 1, 16 and 64 outstanding, against nfs-ganesha and the bare servers
     Metadata,
     /// READ 128 KiB, 16 connections, over software iWARP with and without checksums, against TCP
@@ -184,6 +187,7 @@ impl Planning<'_> {
             Row::V3 => older::beside_ganesha(self),
             Row::V3Proxy => older::passed_on(self),
             Row::V3Clients => older::clients(self),
+            Row::Watched => watched::trials(self),
             Row::Metadata => metadata::on_a_disk(self),
             Row::RdmaRead => rdma::read(self),
             Row::RdmaGetattr => rdma::getattr(self),

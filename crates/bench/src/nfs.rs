@@ -5,7 +5,7 @@
 //! task. It is built like the clients of the bare servers, and a ratio to them compares servers. [`server`] says what
 //! carries requests, [`providers`] by which RDMA provider, [`host`] which server is asked. The subjects are [`io`],
 //! [`metadata`], [`create`], [`stripes`], [`foreign`], [`library`], [`idle`], [`reconnect`], [`commits`], [`failover`],
-//! [`absence`] and [`filling`]. [`requests3`] are those of NFSv3.
+//! [`absence`], [`filling`] and [`scrape`]. [`requests3`] are those of NFSv3.
 
 pub mod absence;
 pub mod client;
@@ -24,6 +24,7 @@ pub(crate) mod providers;
 pub mod reconnect;
 pub mod requests3;
 mod rpc_socket;
+pub mod scrape;
 pub mod server;
 pub mod stripes;
 pub(crate) mod transport;

@@ -8,9 +8,9 @@ pub(crate) use ::admin::{Answering, Desk, Refusal, Request, Server};
 use crate::failure::{Outcome, cannot, failed};
 use crate::up::dirs::default_dir;
 use ::admin::{AskError, Caller, Denied, Door, Events, Listener, Samples};
+use bytes::Bytes;
 use cluster_tls::AccessToken;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -22,11 +22,11 @@ pub(crate) const SOCKET_NAME: &str = "admin.sock";
 
 /// A bound admin socket.
 pub(crate) struct AdminSocket {
-    listener: UnixListener,
+    listener: std::os::unix::net::UnixListener,
 }
 
 impl AdminSocket {
-    /// Binds the socket of a state directory that the caller has locked. Needs a runtime.
+    /// Binds the socket of a state directory that the caller has locked.
     pub(crate) fn bind(state_dir: &Path) -> Outcome<Self> {
         let path = state_dir.join(SOCKET_NAME);
         let make = cannot(format!("make the admin socket {}", path.display()));
@@ -35,7 +35,8 @@ impl AdminSocket {
                 Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
                 _ => {}
             }
-            let listener = UnixListener::bind(&path)?;
+            let listener = std::os::unix::net::UnixListener::bind(&path)?;
+            listener.set_nonblocking(true)?;
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
             Ok(listener)
         };
@@ -44,7 +45,10 @@ impl AdminSocket {
 
     /// Serves it until the task is dropped.
     pub(crate) async fn serve(self, desk: Arc<dyn Desk>) {
-        ::admin::serve(Listener::Unix(self.listener), Door::Socket, desk).await;
+        match UnixListener::from_std(self.listener) {
+            Ok(listener) => ::admin::serve(Listener::Unix(listener), Door::Socket, desk).await,
+            Err(error) => tracing::error!(%error, "the admin socket is not served"),
+        }
     }
 }
 
@@ -82,12 +86,22 @@ impl Desk for LocalDesk {
         &self.samples
     }
 
-    fn openapi(&self) -> &Value {
-        &Value::Null
+    fn openapi(&self) -> Option<&Bytes> {
+        None
     }
 
-    fn serve_nfs(&self, _stream: Box<dyn ::admin::Stream>, _peer: Arc<str>) -> ::admin::BoxFuture {
+    fn serve_nfs(
+        &self,
+        _stream: Box<dyn ::admin::Stream>,
+        _peer: Arc<str>,
+        _until: ::admin::BoxFuture,
+    ) -> ::admin::BoxFuture {
         Box::pin(std::future::ready(()))
+    }
+
+    fn metrics(&self) -> Result<String, Refusal> {
+        let why = "a data server has `metrics_listen`".to_owned();
+        Err(Refusal::NotFound(why))
     }
 
     fn assets(&self) -> &'static [::admin::Asset] {
@@ -142,32 +156,45 @@ pub(crate) fn find_socket(dir: &Path) -> Outcome<PathBuf> {
 }
 
 /// Where the metadata server is asked.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct MdsPlace {
-    /// state_dir of the metadata server, or the directory of `ropewalk up` [default: that of `ropewalk up`]
-    #[arg(
-        long = "dir",
-        alias = "state-dir",
-        value_name = "DIR",
-        env = "ROPEWALK_DIR"
-    )]
+    /// state_dir of the metadata server, or the directory of `ropewalk up` [default: ROPEWALK_DIR, or that of `ropewalk up`]
+    #[arg(long = "dir", alias = "state-dir", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Ask over the network: HOST:PORT of `admin_listen` in mds.toml. The token is in --token-file or ROPEWALK_TOKEN. With
-    /// --dir this does not count
-    #[arg(long, value_name = "HOST:PORT", env = "ROPEWALK_SERVER")]
+    /// Ask over the network: HOST:PORT of `admin_listen` in mds.toml [default: ROPEWALK_SERVER]. The token is in
+    /// --token-file or ROPEWALK_TOKEN
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "state_dir")]
     pub server: Option<String>,
-    /// File with the access token, as `ropewalk access create` prints it
-    #[arg(long, value_name = "FILE", env = "ROPEWALK_TOKEN_FILE")]
+    /// File with the access token, as `ropewalk access create` prints it [default: ROPEWALK_TOKEN_FILE]
+    #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 }
 
 /// Environment variable with an access token.
 const TOKEN_VARIABLE: &str = "ROPEWALK_TOKEN";
 
+impl MdsPlace {
+    /// The same, with what the environment says where no option does. Of its two places the directory counts.
+    pub(crate) fn or_environment(&self) -> Self {
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let is_said = self.state_dir.is_some() || self.server.is_some();
+        let dir = variable("ROPEWALK_DIR").filter(|_| !is_said);
+        let server = variable("ROPEWALK_SERVER").filter(|_| !is_said && dir.is_none());
+        let server = server.map(|server| server.to_string_lossy().into_owned());
+        let token_file = variable("ROPEWALK_TOKEN_FILE").map(PathBuf::from);
+        Self {
+            state_dir: self.state_dir.clone().or(dir.map(PathBuf::from)),
+            server: self.server.clone().or(server),
+            token_file: self.token_file.clone().or(token_file),
+        }
+    }
+}
+
 /// The metadata server at `place`.
 pub(crate) fn mds_server(place: &MdsPlace) -> Outcome<Server> {
-    if let Some(server) = remote_server(place)? {
-        return Ok(server);
+    let place = place.or_environment();
+    if let Some(address) = &place.server {
+        return remote(address, place.token_file.as_deref());
     }
     let socket = match &place.state_dir {
         Some(dir) => find_socket(dir)?,
@@ -176,16 +203,8 @@ pub(crate) fn mds_server(place: &MdsPlace) -> Outcome<Server> {
     Ok(Server::Socket(socket))
 }
 
-/// The metadata server over the network, where `place` means that.
-pub(crate) fn remote_server(place: &MdsPlace) -> Outcome<Option<Server>> {
-    match (&place.state_dir, &place.server) {
-        (None, Some(address)) => remote(address, place.token_file.as_deref()).map(Some),
-        _ => Ok(None),
-    }
-}
-
 /// A metadata server by the network. Only the CA that the token names can prove to be it.
-fn remote(address: &str, token_file: Option<&Path>) -> Outcome<Server> {
+pub(crate) fn remote(address: &str, token_file: Option<&Path>) -> Outcome<Server> {
     let text = match token_file {
         Some(path) => {
             let what = format!("read the token in {}", path.display());
@@ -200,21 +219,11 @@ fn remote(address: &str, token_file: Option<&Path>) -> Outcome<Server> {
     let token = AccessToken::parse(&text).map_err(|_| {
         failed("the access token is incomplete, mistyped or something else; it begins with rwa1.")
     })?;
-    let is_local = address
-        .parse()
-        .is_ok_and(|a: std::net::SocketAddr| crate::config::is_loopback(a.ip()));
-    let tls = match is_local {
-        true => None,
-        false => {
-            let config =
-                cluster_tls::admin_client_config(token.ca).map_err(cannot("set up TLS"))?;
-            Some((Arc::new(config), cluster_tls::admin_name()))
-        }
-    };
+    let config = cluster_tls::admin_client_config(token.ca).map_err(cannot("set up TLS"))?;
     Ok(Server::Network {
         address: address.to_owned(),
         token: text.trim().to_owned(),
-        tls,
+        tls: (Arc::new(config), cluster_tls::admin_name()),
     })
 }
 
@@ -222,6 +231,7 @@ fn remote(address: &str, token_file: Option<&Path>) -> Outcome<Server> {
 mod tests {
     //! Goal: nobody else can open the socket, and whoever finds nobody is told.
     use super::*;
+    use serde_json::Value;
 
     #[tokio::test]
     async fn the_socket_is_its_owners_and_found_in_the_directory() {

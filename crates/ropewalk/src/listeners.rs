@@ -82,6 +82,7 @@ impl Keeper {
                 }
                 None => {
                     tracing::warn!(%address, name, "systemd passes a socket for no setting: closed");
+                    manager.forget(&name);
                 }
             }
         }

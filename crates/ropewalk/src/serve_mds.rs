@@ -96,7 +96,7 @@ fn without_huge_pages() {
 }
 
 async fn serve(args: &DaemonArgs, config: &MdsConfig, passed: Vec<PassedFd>) -> Outcome {
-    let mut signals = Signals::take()?;
+    let (mut signals, hangup) = (Signals::take()?, crate::reload::hangup()?);
     let manager = Manager::from_environment().map_err(cannot("reach NOTIFY_SOCKET"))?;
     let state = StateDir::take(&config.state_dir)?;
     let sockets = Sockets::bind(args, config, &manager, passed)?;
@@ -122,7 +122,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig, passed: Vec<PassedFd>) -> 
     let socket = AdminSocket::bind(state.path())?;
     let older = OlderNfs::new(config, &nfsd, &control_context);
     let all = older.beside(&nfsd);
-    let serving = Serving::start("nfs", sockets.nfs, rdma, all.clone(), &context, &shutdown)?;
+    let serving = Serving::start("nfs", sockets.nfs, rdma, all, &context, &shutdown)?;
     let view = Arc::new(View {
         nfsd: Arc::clone(&nfsd),
         ca,
@@ -133,9 +133,9 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig, passed: Vec<PassedFd>) -> 
         control: control_context,
         started: Instant::now(),
     });
-    let desk = MdsDesk::new(Arc::clone(&view), all, context.sibling());
+    let desk = MdsDesk::new(Arc::clone(&view), context.sibling());
     let admin = desk.serve(socket, sockets.admin)?;
-    reload::on_hangup(Arc::clone(&view.live))?;
+    reload::on_hangup(hangup, Arc::clone(&view.live));
     let metrics = tokio::spawn(metrics::serve(sockets.metrics, Arc::clone(&view)));
     let tick = tokio::spawn(tick(Arc::clone(&nfsd)));
     let _older = older.start(config)?;

@@ -10,7 +10,7 @@ pub(crate) mod lag;
 pub(crate) mod latency;
 pub(crate) mod redundancy;
 
-use crate::admin::{MdsPlace, Request, SOCKET_NAME, Server, ask, remote_server};
+use crate::admin::{MdsPlace, Request, SOCKET_NAME, Server, ask, remote};
 use crate::failure::{Outcome, failed};
 use crate::out;
 use crate::table::{bytes, table};
@@ -384,8 +384,9 @@ fn json(answers: &BTreeMap<String, Outcome<ServerStatus>>) -> serde_json::Value 
 
 /// The servers at a place: all of a directory, or the metadata server that is asked over the network.
 pub(crate) fn servers_of(place: &MdsPlace) -> Outcome<Vec<Server>> {
-    if let Some(server) = remote_server(place)? {
-        return Ok(vec![server]);
+    let place = place.or_environment();
+    if let Some(address) = &place.server {
+        return Ok(vec![remote(address, place.token_file.as_deref())?]);
     }
     let sockets = match &place.state_dir {
         Some(dir) => sockets_in(dir)?,

@@ -201,7 +201,13 @@ fn an_administrator_does_what_root_could_while_every_export_squashes_root() {
     let local = api.server.dir.path().join("local");
     std::fs::write(&local, "what is there").unwrap();
     work(&["cp", local.to_str().unwrap(), "admin:/project/file"]);
-    work(&["chown", "-R", "1234:567", "admin:/project"]);
+    work(&["chown", "1234:567", "admin:/project", "admin:/project/file"]);
+    let tree = api.command(&admin, &["chown", "-R", "0", "admin:/project"]);
+    let said = String::from_utf8_lossy(&tree.stderr).into_owned();
+    assert!(
+        !tree.status.success() && said.contains("not a whole tree"),
+        "{said}"
+    );
     work(&["chmod", "640", "admin:/project/file"]);
     work(&["layout", "set", "--stripe-unit", "64KiB", "admin:/project"]);
     let stat: Value =

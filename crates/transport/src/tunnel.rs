@@ -2,6 +2,8 @@
 //!
 //! The stream is as trustworthy as what opened it. Who serves one answers for the peer's rights.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -11,7 +13,8 @@ use crate::copy_wire::CopyWire;
 use crate::handle::ConnInfo;
 use crate::stream::StreamLink;
 use crate::{
-    ConnHandle, ConnectError, Context, Counters, DynService, Endpoint, TransportKind, engine,
+    CloseReason, ConnHandle, ConnectError, Context, Counters, DynService, Endpoint, TransportKind,
+    engine,
 };
 
 /// A stream that can be a tunnel.
@@ -29,13 +32,14 @@ fn info(peer: &Arc<str>) -> ConnInfo {
     }
 }
 
-/// Serves one connection until it ends; `peer` is the name of whom the tunnel is open to. Returns at once when there
-/// are too many connections.
+/// Serves one connection until it ends; `peer` is the name of whom the tunnel is open to. When `until` is ready the
+/// connection is closed, and what is being served runs to its end. Returns at once when there are too many connections.
 pub async fn serve(
     stream: impl TunnelStream,
     peer: &Arc<str>,
     service: Arc<dyn DynService>,
     context: &Context,
+    until: impl Future<Output = ()>,
 ) {
     let info = info(peer);
     let Some(admission) = context.admit_peer(&info.peer) else {
@@ -45,7 +49,12 @@ pub async fn serve(
     let conn = ConnHandle::new(info, context.clone());
     let link = StreamLink::new(CopyWire::new(stream), &conn);
     let host = Host::new(context.clone(), service);
-    host.run(link, conn, admission).await;
+    let mut running = pin!(host.run(link, conn.clone(), admission));
+    tokio::select! {
+        () = &mut running => return,
+        () = until => conn.close(CloseReason::Shutdown),
+    }
+    running.await;
 }
 
 /// A connection to whom `peer` names. Calls that it sends go to `reverse`. Needs a runtime.

@@ -91,6 +91,11 @@ fn what_is_no_request_is_refused_with_a_sentence() {
         (form(Method::GET, "/locks?path=%ff", ""), 400, "UTF-8"),
         (form(Method::POST, "/scrub", "[]"), 400, "JSON object"),
         (
+            form(Method::POST, "/scrub", "{\"dry_run\":true}"),
+            400,
+            "`dry_run`",
+        ),
+        (
             form(Method::POST, "/scrub", "{\"command\":\"reload\"}"),
             400,
             "follows from the path",

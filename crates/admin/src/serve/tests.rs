@@ -3,14 +3,16 @@ use super::*;
 use crate::{Answering, AskError, CallerRole, Events, Refusal, Request, Samples, Server, ask};
 use serde_json::json;
 use std::net::SocketAddr;
+use std::sync::LazyLock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 /// Answers each request with its debug text, and refuses two.
 struct Echo {
     events: Events,
     samples: Samples,
-    openapi: Value,
+    openapi: Bytes,
 }
 
 const PAGE: &[Asset] = &[Asset {
@@ -55,14 +57,24 @@ impl Desk for Echo {
         &self.samples
     }
 
-    fn openapi(&self) -> &Value {
-        &self.openapi
+    fn openapi(&self) -> Option<&Bytes> {
+        Some(&self.openapi)
     }
 
-    fn serve_nfs(&self, mut stream: Box<dyn crate::Stream>, peer: Arc<str>) -> crate::BoxFuture {
+    fn serve_nfs(
+        &self,
+        mut stream: Box<dyn crate::Stream>,
+        peer: Arc<str>,
+        _until: crate::BoxFuture,
+    ) -> crate::BoxFuture {
         Box::pin(async move {
             let _ = stream.write_all(peer.as_bytes()).await;
+            let _ = stream.shutdown().await;
         })
+    }
+
+    fn metrics(&self) -> Result<String, Refusal> {
+        Ok("# EOF\n".to_owned())
     }
 
     fn assets(&self) -> &'static [Asset] {
@@ -74,15 +86,42 @@ fn echo() -> Arc<dyn Desk> {
     Arc::new(Echo {
         events: Events::default(),
         samples: Samples::default(),
-        openapi: json!({"openapi": "3.1.0"}),
+        openapi: Bytes::from_static(b"{\"openapi\":\"3.1.0\"}"),
     })
 }
 
 async fn network(desk: Arc<dyn Desk>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(serve(Listener::Tcp(listener), Door::Network, desk));
+    let listener = Listener::Either(listener, Arc::clone(&TLS.server));
+    tokio::spawn(serve(listener, Door::Network, desk));
     address
+}
+
+/// TLS of one cluster.
+struct Tls {
+    server: Arc<rustls::ServerConfig>,
+    client: Arc<rustls::ClientConfig>,
+}
+
+static TLS: LazyLock<Tls> = LazyLock::new(|| {
+    let dir = tempfile::tempdir().unwrap();
+    let ca = cluster_tls::ClusterCa::create(dir.path(), 1).unwrap();
+    let server = cluster_tls::admin_server_config(&ca, &[]).unwrap();
+    let client = cluster_tls::admin_client_config(ca.fingerprint()).unwrap();
+    Tls {
+        server: Arc::new(server),
+        client: Arc::new(client),
+    }
+});
+
+/// A server that is asked with this token, over TLS.
+fn server_at(address: SocketAddr, token: &str) -> Server {
+    Server::Network {
+        address: address.to_string(),
+        token: token.to_owned(),
+        tls: (Arc::clone(&TLS.client), cluster_tls::admin_name()),
+    }
 }
 
 /// What is answered to these bytes; the server closes, or two seconds go by.
@@ -145,6 +184,16 @@ async fn the_page_and_the_document_need_no_token_and_all_else_does() {
         status.starts_with("HTTP/1.1 200") && status.ends_with("\"Status\""),
         "{status}"
     );
+    assert!(
+        get(address, "/metrics", "")
+            .await
+            .starts_with("HTTP/1.1 401")
+    );
+    let metrics = get(address, "/metrics", VIEWER).await;
+    assert!(
+        metrics.contains("openmetrics-text") && metrics.ends_with("# EOF\n"),
+        "{metrics}"
+    );
     let session = get(address, "/api/v1/session", "authorization: bearer v\r\n").await;
     assert!(session.contains("\"role\":\"viewer\""), "{session}");
 }
@@ -187,7 +236,7 @@ async fn wrong_requests_get_their_status() {
         (post(address, "/api/v1/scrub", JSON, "{").await, "400"),
         (post(address, "/api/v1/scrub", JSON, &long).await, "413"),
         (post(address, "/", "", "").await, "405"),
-        (exchange(address, b"\x16\x03\x01\x02\r\n\r\n").await, "400"),
+        (exchange(address, b"\x7f\x03\x01\x02\r\n\r\n").await, "400"),
     ] {
         assert!(
             answer.starts_with(&format!("HTTP/1.1 {status}")),
@@ -283,11 +332,7 @@ fn who_opens_the_socket_is_an_admin_and_refusals_come_as_sentences() {
 #[tokio::test]
 async fn an_admin_gets_a_tunnel_and_nobody_else() {
     let address = network(echo()).await;
-    let server = |token: &str| Server::Network {
-        address: address.to_string(),
-        token: token.to_owned(),
-        tls: None,
-    };
+    let server = |token: &str| server_at(address, token);
     let refused = crate::open_tunnel(&server("o")).await.err().unwrap();
     assert!(
         matches!(&refused, AskError::Told(p) if p.status == 403),
@@ -298,5 +343,96 @@ async fn an_admin_gets_a_tunnel_and_nobody_else() {
     let mut tunnel = crate::open_tunnel(&server("a")).await.unwrap();
     let mut text = String::new();
     tunnel.read_to_string(&mut text).await.unwrap();
-    assert_eq!(text, "admin a");
+    assert!(text.starts_with("admin a #"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_ask_over_tls_where_browsers_may_do_without() {
+    let address = network(echo()).await;
+    let by_command = tokio::task::spawn_blocking(move || {
+        ask::<String>(&server_at(address, "v"), &Request::Status).unwrap()
+    });
+    assert_eq!(by_command.await.unwrap(), "Status");
+    let in_clear = get(address, "/api/v1/status", VIEWER).await;
+    assert!(in_clear.ends_with("\"Status\""), "{in_clear}");
+}
+
+#[tokio::test]
+async fn an_order_goes_on_when_its_caller_has_gone() {
+    let desk = Arc::new(Slow::default());
+    let address = network(Arc::clone(&desk) as Arc<dyn Desk>).await;
+    let mut caller = TcpStream::connect(address).await.unwrap();
+    let head = "POST /api/v1/scrub HTTP/1.1\r\nHost: a:1\r\nAuthorization: Bearer o\r\nContent-Length: 0\r\n\r\n";
+    caller.write_all(head.as_bytes()).await.unwrap();
+    desk.begun.notified().await;
+    drop(caller);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    desk.go_on.notify_one();
+    let done = timeout(Duration::from_secs(5), desk.done.notified()).await;
+    done.expect("it was done all the same");
+}
+
+/// Answers when it is told to.
+#[derive(Default)]
+struct Slow {
+    begun: Arc<Notify>,
+    go_on: Arc<Notify>,
+    done: Arc<Notify>,
+    events: Events,
+    samples: Samples,
+}
+
+impl Desk for Slow {
+    fn answer(&self, _request: Request) -> Answering {
+        let (begun, go_on, done) = (
+            Arc::clone(&self.begun),
+            Arc::clone(&self.go_on),
+            Arc::clone(&self.done),
+        );
+        Box::pin(async move {
+            begun.notify_one();
+            go_on.notified().await;
+            done.notify_one();
+            Ok(Value::Null)
+        })
+    }
+
+    fn caller(&self, token: &str) -> Result<Caller, Denied> {
+        let expires_at = None;
+        let (name, role) = (token.to_owned(), CallerRole::Operator);
+        Ok(Caller {
+            name,
+            role,
+            expires_at,
+        })
+    }
+
+    fn events(&self) -> &Events {
+        &self.events
+    }
+
+    fn samples(&self) -> &Samples {
+        &self.samples
+    }
+
+    fn openapi(&self) -> Option<&Bytes> {
+        None
+    }
+
+    fn serve_nfs(
+        &self,
+        _stream: Box<dyn crate::Stream>,
+        _peer: Arc<str>,
+        until: crate::BoxFuture,
+    ) -> crate::BoxFuture {
+        until
+    }
+
+    fn metrics(&self) -> Result<String, Refusal> {
+        Ok(String::new())
+    }
+
+    fn assets(&self) -> &'static [Asset] {
+        &[]
+    }
 }

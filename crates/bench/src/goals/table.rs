@@ -44,6 +44,9 @@ pub(super) enum Denominator {
     /// CPU time of the data server alone, in the same rounds.
     #[serde(rename = "the data server alone")]
     DataServerAlone,
+    /// The same with nobody who watches.
+    #[serde(rename = "nobody watches")]
+    Unwatched,
     /// The same with one client.
     #[serde(rename = "one client")]
     OneClient,
@@ -103,6 +106,7 @@ impl Denominator {
             Self::OneCopyDisk => "one copy on a disk",
             Self::Second => "one second",
             Self::DataServerAlone => "the data server alone",
+            Self::Unwatched => "nobody watches",
             Self::OneClient => "one client",
             Self::OneDataServer => "one data server",
             Self::OneNfs3Server => "one nfs3 server",

@@ -13,6 +13,7 @@ mod child;
 mod file_system;
 pub(crate) mod options;
 mod up;
+mod watchers;
 
 pub use apart::Away;
 pub use file_system::file_system;
@@ -36,7 +37,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use up::Up;
-pub(crate) use up::family;
+pub(crate) use up::{Page, family};
+use watchers::Watchers;
+pub(crate) use watchers::get;
 
 /// Removed files that are not gone from the data servers after this are an error, and how often they are looked for.
 const CLEAN_MAX: Duration = Duration::from_secs(300);
@@ -95,6 +98,10 @@ impl Servers {
 /// A running cluster. Dropping it stops it and removes its folder.
 #[derive(Debug)]
 pub struct Cluster {
+    // They end before the servers do.
+    #[expect(dead_code, reason = "its drop ends them")]
+    watchers: Option<Box<Watchers>>,
+    page: Option<Box<Page>>,
     servers: Servers,
     server: Server,
     nfs3: bool,
@@ -111,12 +118,14 @@ impl Cluster {
     pub fn start(options: &ClusterOptions) -> Result<Self, BenchError> {
         let dir = crate::own::folder(&options.dir)
             .map_err(BenchError::io("make the cluster's folder"))?;
+        let mut page = None;
         let (servers, address) = if options.is_apart || options.link.is_some() {
             let apart = Apart::start(options, options.link, &dir.path().join(STATE_DIR))?;
             let address = apart.address();
             (Servers::Apart(apart), address)
         } else {
-            let (up, address) = Up::start(options, dir.path())?;
+            let (up, address, found) = Up::start(options, dir.path())?;
+            page = found;
             (Servers::Up(up), address)
         };
         let pids = servers.pids()?;
@@ -126,6 +135,8 @@ impl Cluster {
             rdma_crc: options.rdma_crc,
         };
         Ok(Self {
+            watchers: page.clone().map(|page| Box::new(Watchers::start(page))),
+            page: page.map(Box::new),
             servers,
             server,
             nfs3: options.nfs3,
@@ -141,6 +152,11 @@ impl Cluster {
             Servers::Up(_) => None,
             Servers::Apart(apart) => apart.space(behind_link, number),
         }
+    }
+
+    /// Where it is watched, if it is.
+    pub(crate) fn page(&self) -> Option<&Page> {
+        self.page.as_deref()
     }
 
     /// The metadata server.

@@ -7,7 +7,6 @@ use crate::admin::{MdsPlace, Server, mds_server};
 use ::admin::Stream;
 use client::{ClientConfig, UserIdentity};
 use parking_lot::Mutex;
-use std::path::PathBuf;
 use std::sync::Arc;
 use transport::{
     Address, AnyConnector, BoxFuture, ConnHandle, ConnectError, Connector, Context, DynService,
@@ -23,13 +22,7 @@ pub(super) fn address() -> Address {
 
 /// Where the tunnel leads: what ROPEWALK_DIR or ROPEWALK_SERVER say, or to the server of `ropewalk up` here.
 pub(super) fn server() -> Result<Server, CliError> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let place = MdsPlace {
-        state_dir: variable("ROPEWALK_DIR").map(PathBuf::from),
-        server: variable("ROPEWALK_SERVER").map(|s| s.to_string_lossy().into_owned()),
-        token_file: variable("ROPEWALK_TOKEN_FILE").map(PathBuf::from),
-    };
-    mds_server(&place).map_err(|e| CliError::new(e.to_string()))
+    mds_server(&MdsPlace::default()).map_err(|e| CliError::new(e.to_string()))
 }
 
 /// Makes a configuration that of root.

@@ -10,6 +10,19 @@ const CHANGES: usize = 16;
 /// Most directories that wait.
 const DIRS_WAITING_MAX: usize = 1 << 20;
 
+/// Refuses work on a whole tree with root's rights. Names are looked up one by one, and the owner of a directory may put a
+/// link in the place of one meanwhile.
+pub(super) fn refuse_tree_as_admin(root: &Place) -> Result<(), CliError> {
+    match root.url.is_admin() {
+        true => Err(CliError::new(format!(
+            "{}: not a whole tree with root's rights, as links in it could lead elsewhere; change its directories one by \
+             one, or let its owner do it",
+            root.url
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// Does `change` to a place; with `is_recursive` to all below as well, directories before what is in them. Symbolic links
 /// below are left alone.
 pub(super) async fn each(
@@ -18,8 +31,18 @@ pub(super) async fn each(
     failures: &mut Failures,
     change: impl AsyncFn(&Place) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    let metadata = root.client.metadata(root.path()).await;
-    let metadata = metadata.map_err(CliError::cannot("find", &root.url))?;
+    if is_recursive {
+        refuse_tree_as_admin(root)?;
+    }
+    // As chown(1) -R does it: a link is no way into a tree.
+    let found = root.client.lookup_link(root.path()).await;
+    let metadata = found.map_err(CliError::cannot("find", &root.url))?.metadata;
+    if is_recursive && metadata.is_symlink() {
+        return Err(CliError::new(format!(
+            "{} is a symbolic link; name what it leads to",
+            root.url
+        )));
+    }
     failures.note(change(root).await)?;
     if !is_recursive || !metadata.is_dir() {
         return Ok(());

@@ -1,6 +1,7 @@
 //! `ropewalk rm`.
 
 use super::CliError;
+use super::each::refuse_tree_as_admin;
 use super::error::Failures;
 use super::output::Listing;
 use super::remote::{Place, Servers};
@@ -64,6 +65,7 @@ async fn one(args: &Args, place: &Place) -> Result<(), CliError> {
             place.url
         )));
     }
+    refuse_tree_as_admin(place)?;
     tree(place).await
 }
 

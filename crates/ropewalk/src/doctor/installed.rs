@@ -103,6 +103,7 @@ impl Installed {
                 ("listen", mds.listen.as_slice()),
                 ("control_listen", mds.control_listen.as_slice()),
                 ("metrics_listen", mds.metrics_listen.as_slice()),
+                ("admin_listen", mds.admin_listen.as_slice()),
             ],
             Some(Config::Ds(ds)) => vec![
                 ("listen", ds.listen.as_slice()),

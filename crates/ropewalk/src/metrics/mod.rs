@@ -14,7 +14,9 @@ mod page;
 mod pairs;
 
 use crate::status::ServerStatus;
+use ::admin::OPEN_METRICS;
 use http::{Answer, Head, PLAIN};
+pub(crate) use page::page;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +35,6 @@ const HEALTH_MAX: Duration = Duration::from_secs(5);
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// Bytes of a body that are read and thrown away, so that closing does not reset the answer away.
 const IGNORED_BYTES_MAX: u64 = 64 * 1024;
-/// Media type of the page (OpenMetrics 1.0).
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// A server that can be watched.
 pub(crate) trait Watched: Send + Sync + 'static {
@@ -111,7 +111,7 @@ async fn answer<W: Watched>(head: &[u8], watched: &W) -> Answer {
     let answer = if request.path == "/health" {
         health(watched).await
     } else {
-        match page::page(watched.snapshot()) {
+        match page(watched.snapshot()) {
             Ok(text) => Answer::new(200, "OK", OPEN_METRICS, text),
             Err(_) => Answer::failure(500, "Internal Server Error"),
         }

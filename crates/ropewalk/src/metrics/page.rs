@@ -49,7 +49,7 @@ const GAUGES: [&str; 19] = [
 ///
 /// # Errors
 /// None is known: it is written into memory.
-pub(super) fn page(status: ServerStatus) -> Result<String, Error> {
+pub(crate) fn page(status: ServerStatus) -> Result<String, Error> {
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(Snapshot(status)));
     let mut text = String::new();

@@ -4,7 +4,7 @@
 //! itself is elsewhere.
 //!
 //! # Failure
-//! Beyond loopback the API is served over TLS only.
+//! Beyond loopback the API is served over TLS only. When a token is taken back, the NFS clients of its tunnels are evicted.
 
 use super::readings::Readings;
 use super::view::{View, json};
@@ -17,77 +17,148 @@ use crate::dashboard;
 use crate::failure::{Outcome, cannot};
 use crate::key::RotatedKey;
 use crate::logging;
+use crate::metrics;
 use crate::nlm_hosts;
 use crate::status::ServerStatus;
 use ::admin::{
     Asset, BoxFuture, Caller, Denied, Door, EVENTS_MAX, Events, Listener, Samples, Stream,
 };
 use ::fs::rotate_key;
+use bytes::Bytes;
+use nfs4::ClientId;
 use parking_lot::Mutex;
+use rustls::ServerConfig;
 use serde_json::Value;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
 use std::time::Instant;
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use transport::{Context, DynService};
 
 /// Answers for a metadata server.
 pub(super) struct MdsDesk {
+    own: Weak<Self>,
     view: Arc<View>,
     nfs: Arc<dyn DynService>,
     context: Context,
     samples: Samples,
     readings: Mutex<Readings>,
-    openapi: Value,
+    openapi: Bytes,
 }
 
 impl MdsDesk {
-    /// Of the server that this shows. `nfs` is what administrators reach, and `context` bounds their connections.
-    pub(super) fn new(view: Arc<View>, nfs: Arc<dyn DynService>, context: Context) -> Arc<Self> {
-        Arc::new(Self {
+    /// Of the server that this shows. `context` bounds the connections of administrators.
+    pub(super) fn new(view: Arc<View>, context: Context) -> Arc<Self> {
+        // NFSv4 alone: nothing else is needed, and what the other programs know of a peer is its address.
+        let nfs = Arc::new(Arc::clone(&view.nfsd).with_programs(Vec::new()));
+        Arc::new_cyclic(|own| Self {
+            own: own.clone(),
             view,
             nfs,
             context,
             samples: Samples::default(),
             readings: Mutex::default(),
-            openapi: api::document(),
+            openapi: api::document().to_string().into(),
         })
     }
 
-    /// Serves the API at the admin socket and at `admin_listen`, until what is returned is dropped. Needs a runtime.
+    /// Serves the API at the admin socket and at `admin_listen`, until what is returned is dropped. It has a thread of its own:
+    /// whoever asks for much must not hold up the control port.
     ///
     /// # Errors
-    /// TLS cannot be set up.
+    /// TLS cannot be set up, or there is no thread.
     pub(super) fn serve(
         self: Arc<Self>,
         socket: AdminSocket,
         network: Vec<transport::tcp::Listener>,
-    ) -> Outcome<JoinSet<()>> {
-        let mut tasks = JoinSet::new();
-        for listener in network {
-            let listener = self.listener(listener)?;
-            let desk = Arc::clone(&self) as Arc<dyn Desk>;
-            tasks.spawn(::admin::serve(listener, Door::Network, desk));
-        }
-        tasks.spawn(socket.serve(Arc::clone(&self) as Arc<dyn Desk>));
-        tasks.spawn(::admin::run_samples(self));
-        Ok(tasks)
+    ) -> Outcome<Serving> {
+        let what = "serve the administration API";
+        let tls = network.iter().map(|listener| self.tls(listener));
+        let tls = tls.collect::<Outcome<Vec<_>>>()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(cannot(what))?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("admin".to_owned());
+        let serving = move || {
+            runtime.block_on(async {
+                let mut tasks = JoinSet::new();
+                for (listener, tls) in network.into_iter().zip(tls) {
+                    match opened(listener, tls) {
+                        Ok(listener) => {
+                            let desk = Arc::clone(&self) as Arc<dyn Desk>;
+                            tasks.spawn(::admin::serve(listener, Door::Network, desk));
+                        }
+                        Err(error) => tracing::error!(%error, "`admin_listen` is not served"),
+                    }
+                }
+                tasks.spawn(socket.serve(Arc::clone(&self) as Arc<dyn Desk>));
+                tasks.spawn(::admin::run_samples(self));
+                let _ = stopped.await;
+            });
+            // What still runs ends here: the process is about to.
+            drop(runtime);
+        };
+        Ok(Serving {
+            thread: Some(thread.spawn(serving).map_err(cannot(what))?),
+            stop: Some(stop),
+        })
     }
 
-    fn listener(&self, bound: transport::tcp::Listener) -> Outcome<Listener> {
-        let what = "serve the administration API";
-        let listener = TcpListener::from_std(bound.into_socket()).map_err(cannot(what))?;
-        let address = listener.local_addr().map_err(cannot(what))?;
-        if is_loopback(address.ip()) {
-            return Ok(Listener::Tcp(listener));
-        }
+    fn tls(&self, listener: &transport::tcp::Listener) -> Outcome<Arc<ServerConfig>> {
+        let address = listener.local_addr();
+        let address = address.map_err(cannot("look at `admin_listen`"))?;
         let mut names = self.view.config.admin_names.clone();
         if !address.ip().is_unspecified() {
             names.push(address.ip().to_string());
         }
         let tls = cluster_tls::admin_server_config(&self.view.ca, &names);
-        let tls = tls.map_err(cannot("set up TLS for `admin_listen`"))?;
-        Ok(Listener::Tls(listener, Arc::new(tls)))
+        tls.map(Arc::new)
+            .map_err(cannot("set up TLS for `admin_listen`"))
+    }
+
+    /// Clients that use this tunnel.
+    fn clients_by(&self, peer: &str) -> Vec<ClientId> {
+        let clients = self.view.fs().clients();
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page = clients.page(after);
+            let Some(last) = page.last() else {
+                return found;
+            };
+            after = Some(last.view.id);
+            let by_it = page
+                .iter()
+                .filter(|c| c.addresses.iter().any(|a| a == peer));
+            found.extend(by_it.map(|c| c.view.id));
+        }
+    }
+}
+
+/// A listener on the runtime of its thread. Browsers of this machine may do without TLS.
+fn opened(bound: transport::tcp::Listener, tls: Arc<ServerConfig>) -> std::io::Result<Listener> {
+    let listener = TcpListener::from_std(bound.into_socket())?;
+    Ok(match is_loopback(listener.local_addr()?.ip()) {
+        true => Listener::Either(listener, tls),
+        false => Listener::Tls(listener, tls),
+    })
+}
+
+/// The thread of the API. Dropping it ends what it serves.
+pub(super) struct Serving {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
@@ -115,14 +186,37 @@ impl Desk for MdsDesk {
         &self.samples
     }
 
-    fn openapi(&self) -> &Value {
-        &self.openapi
+    fn openapi(&self) -> Option<&Bytes> {
+        Some(&self.openapi)
     }
 
-    fn serve_nfs(&self, stream: Box<dyn Stream>, peer: Arc<str>) -> BoxFuture {
-        let service = Arc::clone(&self.nfs);
-        let context = self.context.clone();
-        Box::pin(async move { transport::tunnel::serve(stream, &peer, service, &context).await })
+    fn serve_nfs(&self, stream: Box<dyn Stream>, peer: Arc<str>, until: BoxFuture) -> BoxFuture {
+        let (desk, service, context) = (
+            self.own.upgrade(),
+            Arc::clone(&self.nfs),
+            self.context.clone(),
+        );
+        Box::pin(async move {
+            let Some(desk) = desk else {
+                return;
+            };
+            let unwelcome = Mutex::new(Vec::new());
+            let until = async {
+                until.await;
+                // Before the connection goes: then nobody knows any more whose it was.
+                *unwelcome.lock() = desk.clients_by(&peer);
+            };
+            transport::tunnel::serve(stream, &peer, service, &context, until).await;
+            for client in unwelcome.into_inner() {
+                // What it holds opens files at data servers: it must not wait for the lease.
+                ::fs::evict(desk.view.fs(), client).await;
+            }
+        })
+    }
+
+    fn metrics(&self) -> Result<String, Refusal> {
+        let status = ServerStatus::Mds(Box::new(self.view.status()));
+        metrics::page(status).map_err(|e| Refusal::Refused(e.to_string()))
     }
 
     fn assets(&self) -> &'static [Asset] {

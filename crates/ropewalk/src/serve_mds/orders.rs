@@ -1,9 +1,11 @@
 //! What the metadata server does for orders about data servers, its own and those of others.
 
 use crate::admin::Request;
+use crate::config::check_fill_rate;
 use crate::nfs3_servers::{self, NewServerOrder};
 use ::cluster::expel;
 use ::fs::Fs;
+use bytesize::ByteSize;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -45,6 +47,7 @@ pub(super) async fn run(fs: &Arc<Fs>, order: Request) -> Result<Value, String> {
             serde_json::to_value(())
         }
         Request::FillRate { bytes_per_s } => {
+            check_fill_rate(ByteSize(bytes_per_s))?;
             cluster.set_fill_rate(bytes_per_s);
             serde_json::to_value(())
         }

@@ -9,7 +9,6 @@
 use crate::cli::DaemonArgs;
 use crate::config::{self, MdsConfig};
 use crate::daemon;
-use crate::failure::Outcome;
 use crate::logging;
 use crate::reload::{self, Reloaded};
 use mds::Mds;
@@ -18,6 +17,7 @@ use server::Nfsd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use systemd::Manager;
+use tokio::signal::unix::Signal;
 use transport::Context;
 
 /// Settings that change while the server runs.
@@ -89,19 +89,14 @@ async fn off_the_runtime(
     working.await.map_err(|e| e.to_string())?
 }
 
-/// Takes the configuration file again at each SIGHUP. Needs a runtime.
-///
-/// # Errors
-/// The signal cannot be taken over.
-pub(super) fn on_hangup(live: Arc<Live>) -> Outcome {
-    let mut hangup = reload::hangup()?;
+/// Takes the configuration file again at each SIGHUP, also one that came before this. Needs a runtime.
+pub(super) fn on_hangup(mut hangup: Signal, live: Arc<Live>) {
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
             // The log has what came of it.
             let _told = run(&live, false).await;
         }
     });
-    Ok(())
 }
 
 fn check(live: &Live) -> Result<Reloaded, String> {

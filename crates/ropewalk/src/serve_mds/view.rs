@@ -26,7 +26,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::Semaphore;
 use transport::Context;
+
+/// Walks over the name space at once: each may look at millions of names.
+static WALKS: Semaphore = Semaphore::const_new(2);
 
 /// Bytes of a token's hash that are shown.
 const HASH_BYTES_SHOWN: usize = 6;
@@ -247,7 +251,11 @@ impl View {
     pub(super) async fn loss(&self, ds_id: u32) -> Result<Loss, String> {
         let places = self.cluster().last_copies(ds_id);
         let (nfsd, places_count) = (Arc::clone(&self.nfsd), count(places.len()));
-        let walk = move || lost_files(nfsd.role().fs(), &places);
+        let turn = WALKS.acquire().await.map_err(|e| e.to_string())?;
+        let walk = move || {
+            let _turn = turn;
+            lost_files(nfsd.role().fs(), &places)
+        };
         let walked = tokio::task::spawn_blocking(walk).await;
         let found = walked
             .map_err(|e| e.to_string())?
@@ -266,7 +274,11 @@ impl View {
     /// Paths of files that data servers name by numbers.
     pub(super) async fn paths(&self, files: Vec<u64>) -> Result<Vec<DamagedFile>, String> {
         let nfsd = Arc::clone(&self.nfsd);
-        let look = move || file_paths(nfsd.role().fs(), &files);
+        let turn = WALKS.acquire().await.map_err(|e| e.to_string())?;
+        let look = move || {
+            let _turn = turn;
+            file_paths(nfsd.role().fs(), &files)
+        };
         let looked = tokio::task::spawn_blocking(look).await;
         let found = looked
             .map_err(|e| e.to_string())?

@@ -25,7 +25,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use user::ServerUser;
 
-/// Below this the units of systemd may write.
+/// In its folder of this the unit of a server may write.
 const UNIT_STATE: &str = "/var/lib/ropewalk";
 
 /// `ropewalk setup`.
@@ -128,9 +128,9 @@ fn next(plan: &Plan, output: &Path) -> Vec<String> {
     let word = plan.role.word();
     let is_packaged = output == packaged_file(plan.role);
     let mut lines = Vec::new();
-    if is_packaged && !plan.state_dir.starts_with(UNIT_STATE) {
+    if is_packaged && !plan.state_dir.starts_with(Path::new(UNIT_STATE).join(word)) {
         lines.push(format!(
-            "systemctl edit ropewalk-{word}  # with [Service] and ReadWritePaths={}",
+            "systemctl edit ropewalk-{word}  # with [Unit] RequiresMountsFor={0} and [Service] ReadWritePaths={0}",
             plan.state_dir.display()
         ));
     }

@@ -136,6 +136,8 @@ struct Watch {
     /// Since when nobody serves.
     gone_since: Option<Instant>,
     served_once: bool,
+    /// A reload was asked for before the child could take one.
+    reload_waits: bool,
     /// When a stop was asked for, or the child said that it leaves.
     stopping: Option<Instant>,
     backoff: Backoff,
@@ -155,6 +157,7 @@ impl Watch {
             start_at: None,
             gone_since: Some(Instant::now()),
             served_once: false,
+            reload_waits: false,
             stopping: None,
             backoff: Backoff::new(Duration::ZERO),
             news: News::start()?,
@@ -222,6 +225,10 @@ impl Watch {
             Sign::Alive => None,
             Sign::Serving => {
                 self.service.serving(life.pid);
+                if std::mem::take(&mut self.reload_waits) {
+                    self.service.reloading();
+                    let _ = kill_process(life.pid, Signal::HUP);
+                }
                 None
             }
             Sign::Reloaded => {
@@ -352,7 +359,9 @@ impl Watch {
             Some(life) if life.serves && life.killed.is_none() => {
                 let _ = kill_process(life.pid, Signal::HUP);
             }
-            _ => self.service.reloaded(),
+            // It has read the file already, and cannot take another one before it serves.
+            Some(_) => self.reload_waits = true,
+            None => self.service.reloaded(),
         }
         None
     }

@@ -14,7 +14,7 @@ use systemd::Manager;
 use tokio::time::Instant;
 
 /// How long the watcher tries to have a process that serves.
-const UNSERVED_MAX: Duration = Duration::from_secs(300);
+const UNSERVED_MAX: Duration = Duration::from_secs(600);
 /// How long a reload may take. A process that has said nothing of it until then hangs or is gone, and the watcher sees to that.
 const RELOAD_MAX: Duration = Duration::from_secs(5);
 
@@ -26,6 +26,8 @@ pub(super) struct Service {
     sign: Option<Instant>,
     /// When a reload began.
     reloading: Option<Instant>,
+    /// Whether the server has been ready. Before that a reload must not say so.
+    was_ready: bool,
 }
 
 impl Service {
@@ -40,6 +42,7 @@ impl Service {
             manager,
             sign: None,
             reloading: None,
+            was_ready: false,
         }
     }
 
@@ -48,7 +51,8 @@ impl Service {
     }
 
     /// The process serves.
-    pub(super) fn serving(&self, pid: Pid) {
+    pub(super) fn serving(&mut self, pid: Pid) {
+        self.was_ready = true;
         self.manager
             .status(&format!("process {} serves", pid.as_raw_nonzero()));
         self.manager.ready();
@@ -64,6 +68,9 @@ impl Service {
     }
 
     pub(super) fn reloading(&mut self) {
+        if !self.was_ready {
+            return;
+        }
         self.manager.reloading();
         self.reloading = Some(Instant::now());
     }
@@ -139,6 +146,11 @@ mod tests {
         assert_eq!(signs.len() as u64, most / 10);
         assert!(heard(&mut service, &systemd, gone, 60).await.is_empty());
         assert_eq!(heard(&mut service, &systemd, None, 1).await, ["WATCHDOG=1"]);
+        service.reloading();
+        service.reloaded();
+        assert!(heard(&mut service, &systemd, None, 1).await.is_empty());
+        service.serving(Pid::INIT);
+        assert_eq!(heard(&mut service, &systemd, None, 1).await.len(), 2);
         service.reloading();
         let signs = heard(&mut service, &systemd, None, RELOAD_MAX.as_secs()).await;
         assert!(signs[0].starts_with("RELOADING=1"), "{signs:?}");

@@ -75,6 +75,8 @@ pub struct ClusterOptions {
     pub is_eager: bool,
     /// Whether clients of NFSv3 are served too, by `ropewalk up`.
     pub speaks_nfs3: bool,
+    /// Whether somebody follows the event stream, and scrapes the metrics each second; by `ropewalk up`.
+    pub is_watched: bool,
     /// The address of a device that servers listen on, for RDMA over it; without one they are at loopback.
     pub device: Option<IpAddr>,
     /// What each server is behind; without one all share the loopback interface.
@@ -133,6 +135,7 @@ impl ClusterOptions {
             nfs3: false,
             is_eager: false,
             speaks_nfs3: false,
+            is_watched: false,
             device: None,
             link: None,
             clients: None,

@@ -16,10 +16,33 @@ use std::process::{Child, Command, Stdio};
 const PORT_WORD: &str = "port=";
 /// The line with which the ready text begins.
 const READY_LINE: &str = "ropewalk is ready";
+/// The word before the address of the page, and that of the last line.
+const PAGE_WORD: &str = "page:   http://";
+const LAST_WORD: &str = "stop:";
 /// Longest text before the port.
 const READY_BYTES_MAX: u64 = 64 * 1024;
 /// Processes of one cluster at most: a supervisor, an MDS, and the data servers.
 const PROCESSES_MAX: usize = 128;
+
+/// Where the page is, and who may see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Page {
+    /// Where it is.
+    pub(crate) address: SocketAddr,
+    /// An access token.
+    pub(crate) token: String,
+}
+
+impl Page {
+    /// From `ADDRESS/#token=TOKEN`.
+    fn of(url: &str) -> Option<Self> {
+        let (address, token) = url.trim().split_once("/#token=")?;
+        Some(Self {
+            address: address.parse().ok()?,
+            token: token.to_owned(),
+        })
+    }
+}
 
 /// The supervisor. Dropping it stops the cluster.
 #[derive(Debug)]
@@ -32,7 +55,7 @@ impl Up {
     pub(super) fn start(
         options: &ClusterOptions,
         dir: &Path,
-    ) -> Result<(Self, SocketAddr), BenchError> {
+    ) -> Result<(Self, SocketAddr, Option<Page>), BenchError> {
         let words = dir.join("up.log");
         let stderr = File::create(&words).map_err(BenchError::io("make the cluster's log"))?;
         let mut command = match &options.launcher {
@@ -60,6 +83,9 @@ impl Up {
         if options.speaks_nfs3 {
             command.arg("--nfs3");
         }
+        if options.is_watched {
+            command.arg("--dashboard");
+        }
         if options.in_memory {
             let size = format!("--memory-size={MEMORY_TOTAL_BYTES}B");
             command.args(["--memory".to_owned(), size]);
@@ -71,32 +97,38 @@ impl Up {
             .spawn()
             .map_err(BenchError::io("start ropewalk"))?;
         let mut up = Self { child };
-        let Some(port) = up.ready_port(options.transport, at) else {
+        let Some((port, page)) = up.ready(options.transport, at) else {
             let said = last_line(&words);
             let why = said.unwrap_or_else(|| "it ended without a word".to_owned());
             return Err(BenchError::Cluster(why));
         };
-        Ok((up, (at, port).into()))
+        Ok((up, (at, port).into(), page))
     }
 
-    /// Reads the ready text up to the port in it.
-    fn ready_port(&mut self, transport: Transport, at: IpAddr) -> Option<u16> {
+    /// Reads the ready text: the port in it, and the page where it is served.
+    fn ready(&mut self, transport: Transport, at: IpAddr) -> Option<(u16, Option<Page>)> {
         let word = match (transport, at) {
             (Transport::Tcp, _) => PORT_WORD.to_owned(),
             (Transport::Rdma, IpAddr::V4(at)) => format!("nfs://{at}:"),
             (Transport::Rdma, IpAddr::V6(at)) => format!("nfs://[{at}]:"),
         };
         let stdout = self.child.stdout.take()?;
-        let mut ready = false;
+        let (mut ready, mut found, mut page) = (false, None, None);
         for line in BufReader::new(stdout.take(READY_BYTES_MAX)).lines() {
             let line = line.ok()?;
             ready |= line.starts_with(READY_LINE);
             if let Some((_, port)) = line.split_once(word.as_str()).filter(|_| ready) {
                 let digits = port.split(|c: char| !c.is_ascii_digit()).next()?;
-                return digits.parse().ok();
+                found = found.or(digits.parse().ok());
+            }
+            page = page.or(line
+                .split_once(PAGE_WORD)
+                .and_then(|(_, url)| Page::of(url)));
+            if line.contains(LAST_WORD) {
+                break;
             }
         }
-        None
+        Some((found?, page))
     }
 
     /// The supervisor and its servers.
