@@ -5,7 +5,7 @@
 //! it sees. Entry points: [`Cluster::new`], then [`Cluster::status`], [`Cluster::ask`], [`Cluster::traffic`].
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -77,23 +77,30 @@ impl Cluster {
     pub(crate) fn ask(&self, name: &str, request: &Value) -> Result<Value> {
         let socket = self.dir.join(name).join("admin.sock");
         let unable = || format!("cannot ask {}", socket.display());
+        let (method, path) = http_form(request)
+            .ok_or_else(|| Failure::new(format!("{}: no path for {request}", unable())))?;
+        let body = match method {
+            "POST" => body_of(request),
+            _ => String::new(),
+        };
+        let length = body.len();
         let mut stream = UnixStream::connect(&socket).context(unable)?;
         stream
             .set_read_timeout(Some(ANSWER_LIMIT))
             .context(unable)?;
-        stream
-            .write_all(format!("{request}\n").as_bytes())
-            .context(unable)?;
-        let mut line = String::new();
-        BufReader::new(stream.take(ANSWER_BYTES_MAX))
-            .read_line(&mut line)
-            .context(unable)?;
-        let answer: Value = serde_json::from_str(&line)
-            .map_err(|error| Failure::new(format!("{}: {error}", unable())))?;
-        match answer.get("ok") {
-            Some(value) => Ok(value.clone()),
-            None => Err(Failure::new(format!("{}: {line}", unable()))),
+        let head = format!(
+            "{method} /api/v1{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(head.as_bytes()).context(unable)?;
+        let mut text = String::new();
+        let mut stream = stream.take(ANSWER_BYTES_MAX);
+        stream.read_to_string(&mut text).context(unable)?;
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        if !head.starts_with("HTTP/1.1 200") {
+            return Err(Failure::new(format!("{}: {text}", unable())));
         }
+        serde_json::from_str(body).map_err(|error| Failure::new(format!("{}: {error}", unable())))
     }
 
     /// The names of its data servers.
@@ -265,6 +272,33 @@ fn with_settings(config: &str, settings: &[(&str, &str)]) -> String {
 /// A number of a status, 0 when it is not there.
 fn number(status: &Value, name: &str) -> u64 {
     status[name].as_u64().unwrap_or(0)
+}
+
+/// Method and path of a request, by the REST API of docs/operate/api.md.
+fn http_form(request: &Value) -> Option<(&'static str, String)> {
+    let id = &request["ds_id"];
+    let client = request["id"].as_str().unwrap_or_default();
+    Some(match request["command"].as_str()? {
+        "status" => ("GET", "/status".to_owned()),
+        "ds-drain" => ("POST", format!("/data-servers/{id}/drain")),
+        "ds-undrain" => ("POST", format!("/data-servers/{id}/undrain")),
+        "ds-remove" => ("DELETE", format!("/data-servers/{id}")),
+        "add-nfs3" => ("POST", "/nfs3-servers".to_owned()),
+        "client-list" => ("GET", "/clients".to_owned()),
+        "client-show" => ("GET", format!("/clients/{client}")),
+        "client-evict" => ("POST", format!("/clients/{client}/evict")),
+        "ds-rebalance" => ("POST", "/rebalance".to_owned()),
+        _ => return None,
+    })
+}
+
+/// The fields that the path has not.
+fn body_of(request: &Value) -> String {
+    let mut fields = request.as_object().cloned().unwrap_or_default();
+    fields.remove("command");
+    fields.remove("ds_id");
+    fields.remove("id");
+    Value::Object(fields).to_string()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::BenchError;
 use crate::nfs::cluster::Cluster;
 use crate::nfs::server::Server;
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -63,14 +63,18 @@ fn token(socket: &PathBuf) -> Result<String, BenchError> {
     let doing = BenchError::io("get a join token");
     let mut stream = UnixStream::connect(socket).map_err(&doing)?;
     stream.set_read_timeout(Some(ANSWER_MAX)).map_err(&doing)?;
-    let request = format!("{{\"command\":\"token-create\",\"ttl_seconds\":{TOKEN_SECONDS}}}\n");
+    let body = format!("{{\"ttl_seconds\":{TOKEN_SECONDS}}}");
+    let length = body.len();
+    let request = format!(
+        "POST /api/v1/join-tokens HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
     stream.write_all(request.as_bytes()).map_err(&doing)?;
     let mut line = String::new();
-    BufReader::new(stream)
-        .read_line(&mut line)
-        .map_err(&doing)?;
-    let answer: Option<Value> = serde_json::from_str(&line).ok();
-    let token = answer.as_ref().and_then(|a| a["ok"]["token"].as_str());
+    stream.read_to_string(&mut line).map_err(&doing)?;
+    let body = line.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    let answer: Option<Value> = serde_json::from_str(body).ok();
+    let token = answer.as_ref().and_then(|a| a["token"].as_str());
     let token = token.map(str::to_owned);
     token.ok_or_else(|| BenchError::Cluster(format!("it gives no token: {}", line.trim())))
 }
