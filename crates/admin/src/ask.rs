@@ -23,7 +23,7 @@ const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// How a client does TLS, and the name that the server must prove.
 pub type ClientTls = (Arc<rustls::ClientConfig>, ServerName<'static>);
 
-/// Who is asked.
+/// Which server is asked.
 #[derive(Clone)]
 pub enum Server {
     /// One on this machine, by its admin socket.

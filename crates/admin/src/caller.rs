@@ -1,4 +1,4 @@
-//! Who asks, and what may be asked in which role.
+//! The caller of a request, and what each role allows.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ impl std::fmt::Display for CallerRole {
     }
 }
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Caller {
     /// The name that the token was made for.

@@ -229,7 +229,7 @@ pub(crate) fn remote(address: &str, token_file: Option<&Path>) -> Outcome<Server
 
 #[cfg(test)]
 mod tests {
-    //! Goal: nobody else can open the socket, and whoever finds nobody is told.
+    //! Goal: only its owner can open the socket, and a missing server is reported.
     use super::*;
     use serde_json::Value;
 

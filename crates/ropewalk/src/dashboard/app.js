@@ -74,7 +74,7 @@ function endsSession(error) {
   return true;
 }
 
-/** Builds the page for somebody who has signed in. */
+/** Builds the page after sign-in. */
 function begin({ name, role, expires_at: expiresAt }) {
   const mayOrder = role === "operator" || role === "admin";
   const orders = mayOrder ? new Orders(endsSession) : null;

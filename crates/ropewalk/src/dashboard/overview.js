@@ -1,4 +1,4 @@
-// Health in one glance, the numbers of now, charts and latencies. Owns these sections of the page.
+// Owns four sections of the page: health, current numbers, charts and latencies.
 
 import { $, Table, el, facts, icon, sentence, setText } from "./dom.js";
 import { LineChart } from "./chart.js";

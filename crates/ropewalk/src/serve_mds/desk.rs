@@ -1,4 +1,4 @@
-//! Who answers the administration API at a metadata server.
+//! What answers the administration API at a metadata server.
 //!
 //! Owns the way from a request to its answer, and the listeners of the API. May call all that a command needs; the work
 //! itself is elsewhere.
@@ -65,7 +65,7 @@ impl MdsDesk {
     }
 
     /// Serves the API at the admin socket and at `admin_listen`, until what is returned is dropped. It has a thread of its own:
-    /// whoever asks for much must not hold up the control port.
+    /// expensive requests must not delay the control port.
     ///
     /// # Errors
     /// TLS cannot be set up, or there is no thread.

@@ -57,7 +57,7 @@ pub(super) fn make(dir: &Path, server: &ServerUser) -> Outcome {
             std::fs::create_dir_all(above)?;
         }
         DirBuilder::new().mode(DIR_MODE).create(dir)?;
-        // The user may own the directory above. What was made a moment ago is no link of his.
+        // The user may own the directory above. Setup refuses a symbolic link in place of the new directory.
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let made = rustix::fs::open(dir, flags, Mode::empty())?;
         fchown(made, Some(server.uid), Some(server.gid))

@@ -18,7 +18,7 @@ pub(super) struct ServerUser {
 }
 
 impl ServerUser {
-    /// The package's, where root makes things for it; else whoever asks.
+    /// The package's user when root runs setup; otherwise the user that runs it.
     ///
     /// # Errors
     /// The name service gives no answer.
