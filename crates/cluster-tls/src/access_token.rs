@@ -6,9 +6,8 @@
 use control::Text;
 use xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
-use crate::base32;
 use crate::peer::Fingerprint;
-use crate::token::{CHECKSUM_BYTES, TOKEN_CHARS_MAX, TokenError, checksum};
+use crate::token_text::{self, TokenError};
 
 /// Bytes of the secret in an access token.
 pub const ACCESS_SECRET_BYTES: usize = 24;
@@ -75,10 +74,7 @@ impl AccessToken {
     /// The text that a caller sends. It is a secret.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let mut bytes = xdr::encode_to_vec(self);
-        let sum = checksum(&bytes);
-        bytes.extend_from_slice(&sum);
-        PREFIX.to_owned() + &base32::encode(&bytes)
+        token_text::write(PREFIX, self)
     }
 
     /// The token of a text; white space around it is passed over.
@@ -86,18 +82,7 @@ impl AccessToken {
     /// # Errors
     /// [`TokenError`].
     pub fn parse(text: &str) -> Result<Self, TokenError> {
-        let text = text.trim();
-        let body = text.strip_prefix(PREFIX).ok_or(TokenError::NotAToken)?;
-        if text.len() > TOKEN_CHARS_MAX {
-            return Err(TokenError::Mistyped);
-        }
-        let bytes = base32::decode(body).ok_or(TokenError::Mistyped)?;
-        let split = bytes.split_last_chunk::<CHECKSUM_BYTES>();
-        let (content, sum) = split.ok_or(TokenError::Mistyped)?;
-        if checksum(content) != *sum {
-            return Err(TokenError::Mistyped);
-        }
-        xdr::decode_all(content).map_err(|_| TokenError::Malformed)
+        token_text::parse(PREFIX, text)
     }
 }
 
@@ -105,6 +90,7 @@ impl AccessToken {
 mod tests {
     //! Goal: a token survives being copied, and nothing else is one.
     use super::*;
+    use crate::token_text::TOKEN_CHARS_MAX;
 
     #[test]
     fn a_token_is_read_as_it_was_written_and_a_typing_error_is_noticed() {

@@ -23,6 +23,7 @@ mod files;
 mod identity;
 mod peer;
 mod token;
+mod token_text;
 
 pub use access_token::{
     ACCESS_NAME_BYTES_MAX, ACCESS_SECRET_BYTES, ACCESS_TOKENS_MAX, AccessName, AccessSecret,
@@ -36,9 +37,10 @@ pub use files::FILE_BYTES_MAX;
 pub use identity::{Identity, NewKey};
 pub use peer::{CertRole, Fingerprint, Peer, PeerError, peer_of, peer_of_der};
 pub use token::{
-    JoinToken, TOKEN_ADDRESS_BYTES_MAX, TOKEN_ADDRESSES_MAX, TOKEN_CHARS_MAX, TOKENS_MAX,
-    TokenError, TokenHash, TokenRefusal, TokenTable,
+    JoinToken, TOKEN_ADDRESS_BYTES_MAX, TOKEN_ADDRESSES_MAX, TOKENS_MAX, TokenHash, TokenRefusal,
+    TokenTable,
 };
+pub use token_text::{TOKEN_CHARS_MAX, TokenError};
 
 /// A random join secret from the operating system.
 ///

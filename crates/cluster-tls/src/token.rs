@@ -8,20 +8,17 @@ use std::collections::BTreeMap;
 use control::{JOIN_SECRET_BYTES, JoinSecret, Text};
 use xdr::List;
 
-use crate::base32;
 use crate::peer::Fingerprint;
+use crate::token_text::{self, TokenError};
 
 /// Most addresses in a token.
 pub const TOKEN_ADDRESSES_MAX: u32 = 8;
 /// Longest address in a token ("host:port"), in bytes.
 pub const TOKEN_ADDRESS_BYTES_MAX: u32 = 264;
-/// Longest token, in characters.
-pub const TOKEN_CHARS_MAX: usize = 4096;
 /// Most tokens that wait to be used.
 pub const TOKENS_MAX: usize = 1024;
 
 const PREFIX: &str = "rwj1.";
-pub(crate) const CHECKSUM_BYTES: usize = 4;
 const HASH_CONTEXT: &str = "ropewalk join token";
 
 xdr::xdr_struct! {
@@ -35,29 +32,6 @@ xdr::xdr_struct! {
         pub secret: JoinSecret,
     }
 }
-
-/// Why a text is not a token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TokenError {
-    /// It does not begin with `rwj1.`: something else, or of a newer version.
-    NotAToken,
-    /// Characters are missing or wrong.
-    Mistyped,
-    /// The checksum is right and the content is not.
-    Malformed,
-}
-
-impl std::fmt::Display for TokenError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::NotAToken => "a join token begins with rwj1.",
-            Self::Mistyped => "the join token is incomplete or mistyped",
-            Self::Malformed => "the join token says nothing that this version understands",
-        })
-    }
-}
-
-impl std::error::Error for TokenError {}
 
 impl JoinToken {
     /// A token for an MDS at `addresses`.
@@ -85,10 +59,7 @@ impl JoinToken {
     /// The text that an administrator copies. It is a secret: whoever has it may join.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let mut bytes = xdr::encode_to_vec(self);
-        let checksum = checksum(&bytes);
-        bytes.extend_from_slice(&checksum);
-        PREFIX.to_owned() + &base32::encode(&bytes)
+        token_text::write(PREFIX, self)
     }
 
     /// The token of a text; white space around it is passed over.
@@ -96,29 +67,12 @@ impl JoinToken {
     /// # Errors
     /// [`TokenError`].
     pub fn parse(text: &str) -> Result<Self, TokenError> {
-        let text = text.trim();
-        let body = text.strip_prefix(PREFIX).ok_or(TokenError::NotAToken)?;
-        if text.len() > TOKEN_CHARS_MAX {
-            return Err(TokenError::Mistyped);
-        }
-        let bytes = base32::decode(body).ok_or(TokenError::Mistyped)?;
-        let (content, sum) = bytes
-            .split_last_chunk::<CHECKSUM_BYTES>()
-            .ok_or(TokenError::Mistyped)?;
-        if checksum(content) != *sum {
-            return Err(TokenError::Mistyped);
-        }
-        let token: Self = xdr::decode_all(content).map_err(|_| TokenError::Malformed)?;
+        let token: Self = token_text::parse(PREFIX, text)?;
         if token.addresses.0.is_empty() {
             return Err(TokenError::Malformed);
         }
         Ok(token)
     }
-}
-
-pub(crate) fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
-    let hash = blake3::hash(bytes);
-    *hash.as_bytes().first_chunk().expect("a hash has 32 bytes")
 }
 
 /// What the MDS keeps of a token: no token can be made from it.
