@@ -49,6 +49,23 @@ fn groups(uid: u32) -> io::Result<Option<Vec<u32>>> {
     Ok(Some(groups))
 }
 
+/// The user and the group of the package.
+pub(crate) const PACKAGE_USER: &str = "ropewalk";
+
+/// The package's user, where this machine has it.
+///
+/// # Errors
+/// The name service gives no answer.
+pub(crate) fn package_user() -> nix::Result<Option<User>> {
+    User::from_name(PACKAGE_USER)
+}
+
+/// A user's name, or its number.
+pub(crate) fn user_name(uid: u32) -> String {
+    let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+    user.map_or_else(|| uid.to_string(), |user| user.name)
+}
+
 /// The id of a user: a number, or a name of this machine.
 ///
 /// # Errors

@@ -7,8 +7,8 @@ use super::row::Row;
 use super::server::Running;
 use crate::config::StoreKind;
 use crate::config_cmd::ServerRole;
+use crate::nss::{package_user, user_name};
 use crate::table::bytes;
-use nix::unistd::{Uid, User};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -64,11 +64,8 @@ pub(super) fn check(installed: &Installed, running: &Running) -> Vec<Row> {
         Err(e) => return vec![Row::unknown(CHECK, format!("{}: {e}", dir.display()))],
     };
     let wanted = wanted_user(installed, running);
-    let name = |uid: u32| {
-        let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
-        user.map_or_else(|| uid.to_string(), |user| user.name)
-    };
-    let mut rows = vec![judge_owner(dir, (found.uid(), found.mode()), wanted, name)];
+    let owner = (found.uid(), found.mode());
+    let mut rows = vec![judge_owner(dir, owner, wanted, user_name)];
     rows.push(room(installed.role, dir));
     rows.push(file_system(installed, dir));
     rows
@@ -79,7 +76,7 @@ fn wanted_user(installed: &Installed, running: &Running) -> Option<u32> {
     let process = running.pid.map(|pid| format!("/proc/{pid}"));
     let of_process = process.and_then(|path| std::fs::metadata(path).ok());
     let of_package = || {
-        let package = installed.is_packaged().then(|| User::from_name("ropewalk"));
+        let package = installed.is_packaged().then(package_user);
         package?.ok().flatten().map(|user| user.uid.as_raw())
     };
     of_process.map(|process| process.uid()).or_else(of_package)

@@ -3,8 +3,9 @@
 //! # Failure
 //! A directory that was made stays when the configuration cannot be written: it is empty.
 
-use super::user::{ServerUser, user_name};
+use super::user::ServerUser;
 use crate::failure::{Outcome, cannot, failed};
+use crate::nss::user_name;
 use rustix::fs::{Access, Mode, OFlags};
 use std::fs::DirBuilder;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, fchown};

@@ -3,11 +3,9 @@
 //! May call the name service of this machine.
 
 use crate::failure::{Outcome, cannot};
+use crate::nss::{PACKAGE_USER, package_user, user_name};
 use nix::unistd::{Group, Uid, User};
 use rustix::process::{getegid, geteuid};
-
-/// The user and the group of the package.
-const PACKAGE_USER: &str = "ropewalk";
 
 /// The user that a server will run as.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +22,7 @@ impl ServerUser {
     /// The name service gives no answer.
     pub(super) fn find() -> Outcome<Self> {
         let package = match geteuid().is_root() {
-            true => User::from_name(PACKAGE_USER).map_err(cannot("ask for the user ropewalk"))?,
+            true => package_user().map_err(cannot("ask for the user ropewalk"))?,
             false => None,
         };
         let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
@@ -47,12 +45,6 @@ impl ServerUser {
 pub(super) fn package_group() -> Option<u32> {
     let group = Group::from_name(PACKAGE_USER).ok().flatten();
     group.map(|group| group.gid.as_raw())
-}
-
-/// A user's name, or its number.
-pub(super) fn user_name(uid: u32) -> String {
-    let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
-    user.map_or_else(|| uid.to_string(), |user| user.name)
 }
 
 /// The owner of a root directory.
