@@ -6,7 +6,7 @@ use crate::cli::ExpelArgs;
 use crate::confirm::confirm;
 use crate::failure::{Outcome, cannot, failed};
 use crate::out;
-use crate::status::{DataServerRow, MdsStatus, STATE_EXPELLED, ServerStatus};
+use crate::status::{DataServerRow, MdsStatus, STATE_EXPELLED, of_mds};
 use crate::table::bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -101,12 +101,7 @@ pub(crate) fn remove(server: &Server, id: u32, (yes_lose_data, json): (bool, boo
 }
 
 fn status(server: &Server) -> Outcome<MdsStatus> {
-    match ask(server, &Request::Status)? {
-        ServerStatus::Mds(mds) => Ok(*mds),
-        ServerStatus::Ds(_) => Err(failed(
-            "this is the directory of a data server: the metadata server expels",
-        )),
-    }
+    of_mds(server, "expels")
 }
 
 fn member(mds: &MdsStatus, id: u32) -> Outcome<&DataServerRow> {

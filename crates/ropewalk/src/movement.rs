@@ -12,7 +12,7 @@ use crate::nfs3_servers;
 use crate::out;
 use crate::status::foreign;
 use crate::status::redundancy::PlacesSummary;
-use crate::status::{DataServerRow, FillingRow, MdsStatus, STATE_EXPELLED, ServerStatus};
+use crate::status::{DataServerRow, FillingRow, MdsStatus, STATE_EXPELLED, of_mds};
 use crate::table::{bytes, table};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -106,12 +106,7 @@ fn accept_state(server: &Server, is_sure: bool) -> Outcome {
 }
 
 fn status(server: &Server) -> Outcome<MdsStatus> {
-    match ask(server, &Request::Status)? {
-        ServerStatus::Mds(mds) => Ok(*mds),
-        ServerStatus::Ds(_) => Err(failed(
-            "this is the directory of a data server: the metadata server knows of all",
-        )),
-    }
+    of_mds(server, "knows of all")
 }
 
 fn print_json(value: &impl Serialize) -> Outcome {

@@ -4,7 +4,7 @@ use crate::admin::{Request, Server, ask, mds_server};
 use crate::cli::ScrubArgs;
 use crate::failure::{Outcome, cannot, failed};
 use crate::out;
-use crate::status::{DataServerRow, MdsStatus, STATE_EXPELLED, ServerStatus};
+use crate::status::{DataServerRow, STATE_EXPELLED, of_mds};
 use crate::table::{bytes, table};
 use fs::FILE_PATHS_MAX;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -95,16 +95,9 @@ fn files_of<'f>(
 }
 
 fn servers(server: &Server) -> Outcome<Vec<DataServerRow>> {
-    match ask(server, &Request::Status)? {
-        ServerStatus::Mds(mds) => {
-            let MdsStatus { data_servers, .. } = *mds;
-            let is_member = |ds: &DataServerRow| ds.state != STATE_EXPELLED;
-            Ok(data_servers.into_iter().filter(is_member).collect())
-        }
-        ServerStatus::Ds(_) => Err(failed(
-            "this is the directory of a data server: the metadata server gives the order",
-        )),
-    }
+    let mds = of_mds(server, "gives the order")?;
+    let is_member = |ds: &DataServerRow| ds.state != STATE_EXPELLED;
+    Ok(mds.data_servers.into_iter().filter(is_member).collect())
 }
 
 /// Shows the progress until each data server that serves has followed the order.

@@ -366,6 +366,19 @@ fn health(mds: &MdsStatus) -> Health {
     Health::of(mds, None, now_s)
 }
 
+/// How a metadata server is. `role` is what it does for a command: a data server's directory may have been named.
+///
+/// # Errors
+/// It does not answer, or it is a data server.
+pub(crate) fn of_mds(server: &Server, role: &str) -> Outcome<MdsStatus> {
+    match ask(server, &Request::Status)? {
+        ServerStatus::Mds(mds) => Ok(*mds),
+        ServerStatus::Ds(_) => Err(failed(format!(
+            "this is the directory of a data server: the metadata server {role}"
+        ))),
+    }
+}
+
 /// The answers as they came, with the health of the cluster; of a server that did not answer, why.
 fn json(answers: &BTreeMap<String, Outcome<ServerStatus>>) -> serde_json::Value {
     let value = |answer: &Outcome<ServerStatus>| match answer {
