@@ -55,7 +55,7 @@ pub struct Asset {
 
 /// Who answers at a server.
 pub trait Desk: Send + Sync + 'static {
-    /// Does what a request says. It goes on when the caller has gone, where half of it would be worse.
+    /// Does what a request says. Whoever calls this runs it to its end, also when the caller has gone.
     fn answer(&self, request: Request) -> Answering;
 
     /// Whose token this is.

@@ -60,7 +60,7 @@ pub(super) fn find(fs: &Fs, id: &str) -> Result<KnownClient, Refusal> {
     })
 }
 
-/// Ends a client's lease. It goes on when nobody waits for the answer any more.
+/// Ends a client's lease.
 ///
 /// # Errors
 /// One sentence: there is no such client.
@@ -68,9 +68,7 @@ pub(crate) async fn evict(fs: &Arc<Fs>, id: &str) -> Result<EvictedRow, Refusal>
     let known = find(fs, id)?;
     let client_id = known.view.id;
     let client = row(fs, known);
-    let own = Arc::clone(fs);
-    let evicting = tokio::spawn(async move { fs::evict(&own, client_id).await });
-    let evicted = evicting.await.map_err(|e| e.to_string())?;
+    let evicted = fs::evict(fs, client_id).await;
     let evicted = evicted.ok_or_else(|| format!("client {} has just gone by itself", client.id))?;
     let told = EvictedRow {
         opens: count(evicted.held.opens),

@@ -63,10 +63,7 @@ pub(super) async fn run(fs: &Arc<Fs>, order: Request) -> Result<Value, String> {
                 mount_port,
                 client_addresses,
             };
-            // It goes on when nobody waits any more: half a server would be left.
-            let fs = Arc::clone(fs);
-            let adding = async move { nfs3_servers::add_at_mds(&fs, order).await };
-            let added = tokio::spawn(adding).await.map_err(|e| e.to_string())?;
+            let added = nfs3_servers::add_at_mds(fs, order).await;
             serde_json::to_value(added?)
         }
         Request::DrainNfs3 { server_id } => {
