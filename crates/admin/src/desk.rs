@@ -67,6 +67,12 @@ pub trait Desk: Send + Sync + 'static {
     /// What the server has told lately.
     fn events(&self) -> &Events;
 
+    /// What pages follow: an object with the state, and the health that it shows.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    fn sample(&self) -> Result<Value, Refusal>;
+
     /// The samples that pages follow.
     fn samples(&self) -> &Samples;
 

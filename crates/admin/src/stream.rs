@@ -8,10 +8,8 @@
 
 use crate::desk::Desk;
 use crate::events::now_ms;
-use crate::request::Request;
 use bytes::Bytes;
 use http_body_util::channel::{Channel, Sender};
-use serde_json::json;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,9 +37,10 @@ pub async fn run_samples(desk: Arc<dyn Desk>) {
         if newest.receiver_count() == 0 {
             continue;
         }
-        let status = desk.answer(Request::Status).await.unwrap_or_default();
-        let health = desk.answer(Request::Health).await.unwrap_or_default();
-        let data = json!({"at_ms": now_ms(), "status": status, "health": health});
+        let Ok(mut data) = desk.sample() else {
+            continue;
+        };
+        data["at_ms"] = now_ms().into();
         newest.send_replace(piece("sample", &data.to_string()));
     }
 }

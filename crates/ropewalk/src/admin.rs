@@ -11,6 +11,7 @@ use ::admin::{AskError, Caller, Denied, Door, Events, Listener, Samples};
 use bytes::Bytes;
 use cluster_tls::AccessToken;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -80,6 +81,10 @@ impl Desk for LocalDesk {
 
     fn events(&self) -> &Events {
         crate::logging::events()
+    }
+
+    fn sample(&self) -> Result<Value, Refusal> {
+        Err(Refusal::NotFound("a data server has no page".to_owned()))
     }
 
     fn samples(&self) -> &Samples {
@@ -231,7 +236,6 @@ pub(crate) fn remote(address: &str, token_file: Option<&Path>) -> Outcome<Server
 mod tests {
     //! Goal: only its owner can open the socket, and a missing server is reported.
     use super::*;
-    use serde_json::Value;
 
     #[tokio::test]
     async fn the_socket_is_its_owners_and_found_in_the_directory() {

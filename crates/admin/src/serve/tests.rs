@@ -53,6 +53,10 @@ impl Desk for Echo {
         &self.events
     }
 
+    fn sample(&self) -> Result<Value, Refusal> {
+        Ok(json!({"status": {}, "health": {}}))
+    }
+
     fn samples(&self) -> &Samples {
         &self.samples
     }
@@ -409,6 +413,10 @@ impl Desk for Slow {
 
     fn events(&self) -> &Events {
         &self.events
+    }
+
+    fn sample(&self) -> Result<Value, Refusal> {
+        Ok(json!({"status": {}, "health": {}}))
     }
 
     fn samples(&self) -> &Samples {

@@ -19,7 +19,8 @@ use crate::key::RotatedKey;
 use crate::logging;
 use crate::metrics;
 use crate::nlm_hosts;
-use crate::status::ServerStatus;
+use crate::status::health::Health;
+use crate::status::{MdsStatus, ServerStatus};
 use ::admin::{
     Asset, BoxFuture, Caller, Denied, Door, EVENTS_MAX, Events, Listener, Samples, Stream,
 };
@@ -108,6 +109,11 @@ impl MdsDesk {
         })
     }
 
+    /// The health that a reading shows.
+    fn health(&self, status: MdsStatus) -> Health {
+        self.readings.lock().health(Instant::now(), status)
+    }
+
     fn tls(&self, listener: &transport::tcp::Listener) -> Outcome<Arc<ServerConfig>> {
         let address = listener.local_addr();
         let address = address.map_err(cannot("look at `admin_listen`"))?;
@@ -165,10 +171,7 @@ impl Drop for Serving {
 impl Desk for MdsDesk {
     fn answer(&self, request: Request) -> Answering {
         if request == Request::Health {
-            let health = self
-                .readings
-                .lock()
-                .health(Instant::now(), self.view.status());
+            let health = self.health(self.view.status());
             return Box::pin(std::future::ready(json(health)));
         }
         Box::pin(answer(Arc::clone(&self.view), request))
@@ -180,6 +183,12 @@ impl Desk for MdsDesk {
 
     fn events(&self) -> &Events {
         logging::events()
+    }
+
+    fn sample(&self) -> Result<Value, Refusal> {
+        let status = self.view.status();
+        let shown = json(ServerStatus::Mds(Box::new(status.clone())))?;
+        json(serde_json::json!({"status": shown, "health": self.health(status)}))
     }
 
     fn samples(&self) -> &Samples {
