@@ -4,11 +4,12 @@ use crate::admin::{MdsPlace, Request, ask, mds_server};
 use crate::failure::Outcome;
 use crate::out;
 use crate::table::table;
+use crate::times::now_s;
 use ::admin::CallerRole;
 use clap::{Subcommand, ValueEnum};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// `ropewalk access`.
 #[derive(Debug, Subcommand)]
@@ -122,7 +123,7 @@ pub(crate) fn run(command: &AccessCommand) -> Outcome {
             let rows: Vec<AccessRow> = ask(&mds_server(place)?, &Request::AccessList)?;
             match json {
                 true => out::json(&rows),
-                false => out::print(&text(&rows, now_seconds())),
+                false => out::print(&text(&rows, now_s().unsigned_abs())),
             }
         }
         AccessCommand::Revoke { id, place } => {
@@ -130,11 +131,6 @@ pub(crate) fn run(command: &AccessCommand) -> Outcome {
             out::line(&format!("access token {id} is revoked"))
         }
     }
-}
-
-fn now_seconds() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }
 
 fn text(rows: &[AccessRow], now: u64) -> String {

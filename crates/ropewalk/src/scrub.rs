@@ -6,12 +6,13 @@ use crate::failure::{Outcome, cannot, failed};
 use crate::out;
 use crate::status::{DataServerRow, STATE_EXPELLED, of_mds};
 use crate::table::{bytes, table};
+use crate::times::now_s;
 use fs::FILE_PATHS_MAX;
 use indicatif::{ProgressBar, ProgressStyle};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// A file with a damaged last copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -136,9 +137,7 @@ fn wait(server: &Server, order: u64) -> Outcome {
 
 /// How long ago a pass ended.
 fn age(scrubbed_at: i64) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
-    match (scrubbed_at, now.saturating_sub(scrubbed_at)) {
+    match (scrubbed_at, now_s().saturating_sub(scrubbed_at)) {
         (0, _) => "never".to_owned(),
         (_, ..120) => "just now".to_owned(),
         (_, seconds @ 120..7200) => format!("{} min ago", seconds / 60),

@@ -14,6 +14,7 @@ use crate::admin::{MdsPlace, Request, SOCKET_NAME, Server, ask, remote};
 use crate::failure::{Outcome, failed};
 use crate::out;
 use crate::table::{bytes, table};
+use crate::times::now_s;
 use crate::up::dirs::{UP_DS_MAX, default_dir};
 pub(crate) use data_server::{
     DataServerRow, STATE_DRAINING, STATE_EXPELLED, STATE_SERVING, ScrubRow,
@@ -28,7 +29,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// `ropewalk status`.
 #[derive(Debug, clap::Args)]
@@ -361,9 +361,7 @@ pub(crate) fn ask_all(servers: &[Server]) -> BTreeMap<String, Outcome<ServerStat
 
 /// How the cluster is now.
 fn health(mds: &MdsStatus) -> Health {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now_s = now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
-    Health::of(mds, None, now_s)
+    Health::of(mds, None, now_s())
 }
 
 /// How a metadata server is. `role` is what it does for a command: a data server's directory may have been named.

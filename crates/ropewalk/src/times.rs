@@ -1,7 +1,7 @@
-//! Lengths of time as people write them: `90s`, `30m`, `1h`, `7d`.
+//! Lengths of time as people write them: `90s`, `30m`, `1h`, `7d`. And the time now.
 
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Units, the largest first, and their seconds.
 const UNITS: [(char, u64); 4] = [('d', 24 * 3600), ('h', 3600), ('m', 60), ('s', 1)];
@@ -16,6 +16,14 @@ impl Length {
     pub(crate) fn as_ms(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now_s() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    })
 }
 
 /// Reads a whole number with one of the units.

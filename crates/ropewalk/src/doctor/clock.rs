@@ -6,8 +6,8 @@
 use super::outside;
 use super::row::Row;
 use crate::status::DataServerRow;
+use crate::times::now_s;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 const CHECK: &str = "clock";
 /// systemd-timesyncd makes this when it has set the clock.
@@ -49,9 +49,7 @@ fn judge(synchronized: Option<bool>) -> Row {
 
 /// The clocks of data servers that are ahead of this one.
 pub(super) fn of_data_servers(all: &[DataServerRow]) -> Vec<Row> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
-    ahead(all, now)
+    ahead(all, now_s())
 }
 
 fn ahead(all: &[DataServerRow], now: i64) -> Vec<Row> {

@@ -2,7 +2,8 @@
 
 use crate::status::MdsStatus;
 use crate::status::health::Health;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use crate::times::now_s;
+use std::time::{Duration, Instant};
 
 /// A reading is kept for as long before the next one takes its place.
 const KEPT: Duration = Duration::from_secs(300);
@@ -17,12 +18,10 @@ pub(super) struct Readings {
 impl Readings {
     /// The health that a reading shows beside one of the last ten minutes, where there is one.
     pub(super) fn health(&mut self, now: Instant, status: MdsStatus) -> Health {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now_s = since.map_or(0, |since| since.as_secs());
         let is_late = |at: &Instant| now.duration_since(*at) > 2 * KEPT;
         let earlier = self.earlier.as_ref().filter(|(at, _)| !is_late(at));
         let earlier = earlier.map(|(_, status)| status);
-        let health = Health::of(&status, earlier, i64::try_from(now_s).unwrap_or(i64::MAX));
+        let health = Health::of(&status, earlier, now_s());
         if (self.kept.as_ref()).is_none_or(|(at, _)| now.duration_since(*at) >= KEPT) {
             self.earlier = self.kept.replace((now, status));
         }
