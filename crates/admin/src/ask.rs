@@ -6,7 +6,10 @@ use crate::request::Request;
 use crate::tls::Stream;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::{Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use serde::de::DeserializeOwned;
@@ -102,26 +105,46 @@ pub fn ask<T: DeserializeOwned + Send>(server: &Server, request: &Request) -> Re
     }
 }
 
-async fn exchange(server: &Server, form: HttpForm) -> Result<(http::StatusCode, Bytes), AskError> {
-    let stream = connect(server).await.map_err(AskError::Io)?;
-    let broken = |e: hyper::Error| AskError::Io(io::Error::other(e));
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(broken)?;
-    let connection = tokio::spawn(connection);
+async fn exchange(server: &Server, form: HttpForm) -> Result<(StatusCode, Bytes), AskError> {
     let mut request = head(server).method(form.method).uri(form.target);
     if !form.body.is_empty() {
         request = request.header(CONTENT_TYPE, "application/json");
     }
-    let request = request
-        .body(Full::new(Bytes::from(form.body)))
-        .map_err(|e| AskError::Strange(e.to_string()))?;
-    let response = sender.send_request(request).await.map_err(broken)?;
+    let response = send(server, request, form.body.into()).await?;
     let status = response.status();
-    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect();
+    Ok((status, read(response, ANSWER_BYTES_MAX).await?))
+}
+
+/// Sends a request over a connection of its own, which may be upgraded. Needs a runtime.
+pub(crate) async fn send(
+    server: &Server,
+    request: http::request::Builder,
+    body: Bytes,
+) -> Result<Response<Incoming>, AskError> {
+    let stream = connect(server).await.map_err(AskError::Io)?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(broken)?;
+    // It ends with the answer, or becomes what it is upgraded to.
+    tokio::spawn(connection.with_upgrades());
+    let request = request
+        .body(Full::new(body))
+        .map_err(|e| AskError::Strange(e.to_string()))?;
+    sender.send_request(request).await.map_err(broken)
+}
+
+/// The body of an answer, at most `bytes_max`.
+pub(crate) async fn read(
+    response: Response<Incoming>,
+    bytes_max: usize,
+) -> Result<Bytes, AskError> {
+    let body = Limited::new(response.into_body(), bytes_max).collect();
     let body = body.await.map_err(|e| AskError::Io(io::Error::other(e)))?;
-    connection.abort();
-    Ok((status, body.to_bytes()))
+    Ok(body.to_bytes())
+}
+
+pub(crate) fn broken(error: hyper::Error) -> AskError {
+    AskError::Io(io::Error::other(error))
 }
 
 /// What every request to a server has.
@@ -135,7 +158,7 @@ pub(crate) fn head(server: &Server) -> http::request::Builder {
     }
 }
 
-pub(crate) async fn connect(server: &Server) -> io::Result<Box<dyn Stream>> {
+async fn connect(server: &Server) -> io::Result<Box<dyn Stream>> {
     match server {
         Server::Socket(path) => Ok(Box::new(UnixStream::connect(path).await?)),
         Server::Network { address, tls, .. } => {

@@ -56,6 +56,12 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
+    /// All places are taken.
+    #[must_use]
+    pub fn busy(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+    }
+
     /// The caller's role is too low.
     #[must_use]
     pub fn forbidden(has: CallerRole, needs: CallerRole) -> Self {

@@ -264,10 +264,8 @@ impl ApiService {
 
     fn stream(&self, token: Option<String>) -> Result<Response<Body>, Problem> {
         let place = self.desk.samples().place();
-        let place = place.ok_or_else(|| {
-            let detail = format!("{} pages follow already", STREAMS_MAX);
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
-        })?;
+        let busy = || Problem::busy(format!("{STREAMS_MAX} pages follow already"));
+        let place = place.ok_or_else(busy)?;
         let is_welcome = self.still_welcome(token);
         let body = stream::body(Arc::clone(&self.desk), place, is_welcome);
         let mut response = Response::new(body.boxed());
@@ -296,10 +294,8 @@ impl ApiService {
         }
         tunnel::check(&request)?;
         let place = self.desk.samples().tunnel_place();
-        let place = place.ok_or_else(|| {
-            let detail = format!("{} tunnels are open already", TUNNELS_MAX);
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
-        })?;
+        let busy = || Problem::busy(format!("{TUNNELS_MAX} tunnels are open already"));
+        let place = place.ok_or_else(busy)?;
         let is_welcome = self.still_welcome(token);
         tunnel::open(request, Arc::clone(&self.desk), caller, place, is_welcome);
         Ok(tunnel::switch(whole(Bytes::new())))

@@ -6,18 +6,17 @@
 //! # Failure
 //! A tunnel ends within [`LOOK`] when its token is revoked or over.
 
-use crate::ask::{AskError, Server};
+use crate::ask::{AskError, Server, broken, head, read, send};
 use crate::caller::Caller;
 use crate::desk::Desk;
 use crate::problem::Problem;
+use crate::route::API_ROOT;
 use crate::tls::Stream;
 use bytes::Bytes;
 use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderValue, Method, Request as HttpRequest, Response, StatusCode};
-use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -97,25 +96,16 @@ pub(crate) fn switch<B>(mut response: Response<B>) -> Response<B> {
 /// # Errors
 /// [`AskError`].
 pub async fn open_tunnel(server: &Server) -> Result<Box<dyn Stream>, AskError> {
-    let stream = crate::ask::connect(server).await.map_err(AskError::Io)?;
-    let broken = |e: hyper::Error| AskError::Io(io::Error::other(e));
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(broken)?;
-    tokio::spawn(connection.with_upgrades());
-    let request = crate::ask::head(server)
-        .uri(format!("{}{PATH}", crate::route::API_ROOT))
+    let request = head(server)
+        .uri(format!("{API_ROOT}{PATH}"))
         .header(CONNECTION, "upgrade")
-        .header(UPGRADE, PROTOCOL)
-        .body(Empty::<Bytes>::new())
-        .map_err(|e| AskError::Strange(e.to_string()))?;
-    let response = sender.send_request(request).await.map_err(broken)?;
+        .header(UPGRADE, PROTOCOL);
+    let response = send(server, request, Bytes::new()).await?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let upgraded = hyper::upgrade::on(response).await.map_err(broken)?;
         return Ok(Box::new(TokioIo::new(upgraded)));
     }
-    let body = Limited::new(response.into_body(), PROBLEM_BYTES_MAX).collect();
-    let body = body.await.map_err(|e| AskError::Io(io::Error::other(e)))?;
-    let problem = serde_json::from_slice(&body.to_bytes());
+    let body = read(response, PROBLEM_BYTES_MAX).await?;
+    let problem = serde_json::from_slice(&body);
     Err(problem.map_or_else(|e| AskError::Strange(e.to_string()), AskError::Told))
 }
