@@ -70,19 +70,16 @@ impl Cluster {
 
     /// What one server says: `mds`, `ds-1`, ...
     pub(crate) fn status(&self, name: &str) -> Result<Value> {
-        self.ask(name, &serde_json::json!({"command": "status"}))
+        self.ask(name, "GET /status", None)
     }
 
-    /// What one server answers to a request of its admin socket. A refusal is a failure.
-    pub(crate) fn ask(&self, name: &str, request: &Value) -> Result<Value> {
+    /// What one server answers at its admin socket to a request of the REST API: its method, a space, and its path. A
+    /// refusal is a failure.
+    pub(crate) fn ask(&self, name: &str, request: &str, fields: Option<&Value>) -> Result<Value> {
         let socket = self.dir.join(name).join("admin.sock");
         let unable = || format!("cannot ask {}", socket.display());
-        let (method, path) = http_form(request)
-            .ok_or_else(|| Failure::new(format!("{}: no path for {request}", unable())))?;
-        let body = match method {
-            "POST" => body_of(request),
-            _ => String::new(),
-        };
+        let (method, path) = request.split_once(' ').unwrap_or(("GET", request));
+        let body = fields.map_or_else(String::new, Value::to_string);
         let length = body.len();
         let mut stream = UnixStream::connect(&socket).context(unable)?;
         stream
@@ -272,33 +269,6 @@ fn with_settings(config: &str, settings: &[(&str, &str)]) -> String {
 /// A number of a status, 0 when it is not there.
 fn number(status: &Value, name: &str) -> u64 {
     status[name].as_u64().unwrap_or(0)
-}
-
-/// Method and path of a request, by the REST API of docs/operate/api.md.
-fn http_form(request: &Value) -> Option<(&'static str, String)> {
-    let id = &request["ds_id"];
-    let client = request["id"].as_str().unwrap_or_default();
-    Some(match request["command"].as_str()? {
-        "status" => ("GET", "/status".to_owned()),
-        "ds-drain" => ("POST", format!("/data-servers/{id}/drain")),
-        "ds-undrain" => ("POST", format!("/data-servers/{id}/undrain")),
-        "ds-remove" => ("DELETE", format!("/data-servers/{id}")),
-        "add-nfs3" => ("POST", "/nfs3-servers".to_owned()),
-        "client-list" => ("GET", "/clients".to_owned()),
-        "client-show" => ("GET", format!("/clients/{client}")),
-        "client-evict" => ("POST", format!("/clients/{client}/evict")),
-        "ds-rebalance" => ("POST", "/rebalance".to_owned()),
-        _ => return None,
-    })
-}
-
-/// The fields that the path has not.
-fn body_of(request: &Value) -> String {
-    let mut fields = request.as_object().cloned().unwrap_or_default();
-    fields.remove("command");
-    fields.remove("ds_id");
-    fields.remove("id");
-    Value::Object(fields).to_string()
 }
 
 #[cfg(test)]

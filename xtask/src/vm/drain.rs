@@ -80,7 +80,8 @@ impl Order {
     fn play(self, cluster: &Cluster, number: usize) -> Result<()> {
         let before = cluster.proxied()?;
         let since = Instant::now();
-        cluster.ask("mds", &self.request())?;
+        let (request, fields) = self.request();
+        cluster.ask("mds", &request, fields.as_ref())?;
         let what = format!("{self:?} was not done");
         await_state(&what, || self.is_done(&cluster.mds()?))?;
         let seconds = since.elapsed().as_secs_f64();
@@ -93,15 +94,18 @@ impl Order {
         Ok(())
     }
 
-    /// As the admin socket of the MDS reads it.
-    fn request(self) -> Value {
-        let drain = |id: u64, substitute: Option<u64>| json!({"command": "ds-drain", "ds_id": id, "substitute": substitute, "dry_run": false});
+    /// As the MDS takes it: method and path, and fields.
+    fn request(self) -> (String, Option<Value>) {
+        let drain = |id: u64, substitute: Option<u64>| {
+            let fields = json!({"substitute": substitute, "dry_run": false});
+            (format!("POST /data-servers/{id}/drain"), Some(fields))
+        };
         match self {
             Self::Drain(id) => drain(id, None),
             Self::Replace(id, substitute) => drain(id, Some(substitute)),
-            Self::Undrain(id) => json!({"command": "ds-undrain", "ds_id": id}),
-            Self::Rebalance(_) => json!({"command": "ds-rebalance", "wanted": true}),
-            Self::Remove(id) => json!({"command": "ds-remove", "ds_id": id}),
+            Self::Undrain(id) => (format!("POST /data-servers/{id}/undrain"), None),
+            Self::Rebalance(_) => ("POST /rebalance".to_owned(), Some(json!({"wanted": true}))),
+            Self::Remove(id) => (format!("DELETE /data-servers/{id}"), None),
         }
     }
 

@@ -4,7 +4,6 @@
 
 use super::error::Result;
 use super::hosted::{Finding, Stage, await_cluster};
-use serde_json::{Value, json};
 
 /// Evicts every client of Linux that has a lock: that of the guest.
 pub(crate) fn evict(stage: &mut Stage<'_>) -> Result<Finding> {
@@ -13,19 +12,19 @@ pub(crate) fn evict(stage: &mut Stage<'_>) -> Result<Finding> {
     if !stage.guest.await_signal("held")? {
         return Ok(None);
     }
-    let listed = cluster.ask("mds", &json!({ "command": "client-list" }))?;
+    let listed = cluster.ask("mds", "GET /clients", None)?;
     let clients = listed["clients"].as_array().cloned().unwrap_or_default();
-    let ids: Vec<&Value> = clients
+    let ids: Vec<&str> = clients
         .iter()
         .filter(|client| client["locks"].as_u64() > Some(0))
-        .map(|client| &client["id"])
+        .filter_map(|client| client["id"].as_str())
         .collect();
     let [id] = ids[..] else {
         return Ok(Some(format!("not one client has a lock: {listed}")));
     };
-    let evicted = cluster.ask("mds", &json!({ "command": "client-evict", "id": id }))?;
+    let evicted = cluster.ask("mds", &format!("POST /clients/{id}/evict"), None)?;
     println!("  {evicted}");
-    let again = cluster.ask("mds", &json!({ "command": "client-show", "id": id }));
+    let again = cluster.ask("mds", &format!("GET /clients/{id}"), None);
     if let Ok(there) = again {
         return Ok(Some(format!("it is there after it was evicted: {there}")));
     }

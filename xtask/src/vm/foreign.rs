@@ -44,7 +44,6 @@ pub(crate) fn knfsd(stage: &mut Stage<'_>) -> Result<Finding> {
     let cluster = stage.cluster()?;
     await_cluster(&cluster)?;
     let request = json!({
-        "command": "add-nfs3",
         "target": GUEST_EXPORT,
         "port": null,
         "mount_port": null,
@@ -52,13 +51,15 @@ pub(crate) fn knfsd(stage: &mut Stage<'_>) -> Result<Finding> {
     });
     let mut said = String::new();
     let added = await_state("the guest's server was not added", || {
-        Ok(match cluster.ask("mds", &request) {
-            Ok(_) => true,
-            Err(why) => {
-                said = why.to_string();
-                up(&cluster.mds()?) > SERVERS
-            }
-        })
+        Ok(
+            match cluster.ask("mds", "POST /nfs3-servers", Some(&request)) {
+                Ok(_) => true,
+                Err(why) => {
+                    said = why.to_string();
+                    up(&cluster.mds()?) > SERVERS
+                }
+            },
+        )
     });
     if added.is_err() {
         return Ok(Some(said));

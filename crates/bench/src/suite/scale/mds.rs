@@ -3,16 +3,12 @@
 use crate::BenchError;
 use crate::nfs::cluster::Cluster;
 use crate::nfs::server::Server;
+use admin::{Request, Server as ApiServer};
 use serde_json::Value;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a join token is good.
 const TOKEN_SECONDS: u64 = 3600;
-/// How long its answer may take.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// A cluster, and which of its processes is the metadata server.
 #[derive(Debug)]
@@ -55,28 +51,19 @@ impl Mds {
     /// Join tokens for so many data servers.
     pub(super) fn tokens(&self, count: usize) -> Result<Vec<String>, BenchError> {
         let socket = self.cluster.state_dir().join("mds").join("admin.sock");
-        (0..count).map(|_| token(&socket)).collect()
+        let server = ApiServer::Socket(socket);
+        (0..count).map(|_| token(&server)).collect()
     }
 }
 
-fn token(socket: &PathBuf) -> Result<String, BenchError> {
-    let doing = BenchError::io("get a join token");
-    let mut stream = UnixStream::connect(socket).map_err(&doing)?;
-    stream.set_read_timeout(Some(ANSWER_MAX)).map_err(&doing)?;
-    let body = format!("{{\"ttl_seconds\":{TOKEN_SECONDS}}}");
-    let length = body.len();
-    let request = format!(
-        "POST /api/v1/join-tokens HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
-         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
-    );
-    stream.write_all(request.as_bytes()).map_err(&doing)?;
-    let mut line = String::new();
-    stream.read_to_string(&mut line).map_err(&doing)?;
-    let body = line.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    let answer: Option<Value> = serde_json::from_str(body).ok();
-    let token = answer.as_ref().and_then(|a| a["token"].as_str());
-    let token = token.map(str::to_owned);
-    token.ok_or_else(|| BenchError::Cluster(format!("it gives no token: {}", line.trim())))
+fn token(server: &ApiServer) -> Result<String, BenchError> {
+    let request = Request::TokenCreate {
+        ttl_seconds: TOKEN_SECONDS,
+    };
+    let made = admin::ask::<Value>(server, &request);
+    let made = made.map_err(|e| BenchError::Cluster(format!("it gives no token: {e}")))?;
+    let token = made["token"].as_str().map(str::to_owned);
+    token.ok_or_else(|| BenchError::Cluster(format!("it gives no token: {made}")))
 }
 
 /// `RssAnon` of proc(5) `status`, which is in kB.
