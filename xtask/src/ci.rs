@@ -4,10 +4,10 @@ use crate::repo::{self, Result};
 use crate::step::{Counting, Steps};
 use crate::test;
 
-/// Runs all steps. `has_vm` says whether this program was built with the kernel-client harness.
-pub(crate) fn run(has_vm: bool) -> Result<()> {
+/// Runs all steps.
+pub(crate) fn run() -> Result<()> {
     let mut steps = Steps::default();
-    test::all(&mut steps, has_vm);
+    test::all(&mut steps);
     let build = ["build", "--workspace", "--release", "--locked"];
     steps.program("release build", Counting::Whole, repo::cargo().args(build));
     steps.finish()

@@ -20,7 +20,6 @@ mod long;
 mod packages;
 mod pages;
 mod pynfs;
-
 mod repo;
 mod sim;
 mod step;
@@ -29,7 +28,7 @@ mod tidy;
 mod tools;
 mod vm;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 #[derive(Debug, Parser)]
@@ -81,8 +80,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Test => test::run(has_command("vm")),
-        Command::Ci => ci::run(has_command("vm")),
+        Command::Test => test::run(),
+        Command::Ci => ci::run(),
         Command::Layers(args) => layers::run(&args),
         Command::Tidy => tidy::run(),
         Command::Instructions(args) => instructions::run(&args),
@@ -106,8 +105,4 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn has_command(name: &str) -> bool {
-    Cli::command().find_subcommand(name).is_some()
 }

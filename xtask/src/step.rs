@@ -1,66 +1,19 @@
 //! Steps of a test run: each is run, timed and counted, and the sum is the closing line.
 //!
 //! A step is another program or a check of ours. What it prints is passed on as it comes, and read as
-//! [`Counting`] says. A step that prints no counts is one test.
+//! [`Counting`] says. A step that prints no counts is one test. [`beside`] runs several at a time.
+
+mod beside;
+mod counts;
+
+pub(crate) use beside::Program;
+pub(crate) use counts::Counting;
 
 use crate::repo::Result;
+use counts::{Counts, judge, tally};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// Tests by what became of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Counts {
-    pub(crate) passed: u64,
-    pub(crate) failed: u64,
-    pub(crate) skipped: u64,
-}
-
-impl Counts {
-    const PASSED: Self = Self {
-        passed: 1,
-        failed: 0,
-        skipped: 0,
-    };
-    const FAILED: Self = Self {
-        passed: 0,
-        failed: 1,
-        skipped: 0,
-    };
-    const SKIPPED: Self = Self {
-        passed: 0,
-        failed: 0,
-        skipped: 1,
-    };
-
-    fn add(&mut self, other: Self) {
-        self.passed += other.passed;
-        self.failed += other.failed;
-        self.skipped += other.skipped;
-    }
-}
-
-impl std::fmt::Display for Counts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            passed,
-            failed,
-            skipped,
-        } = self;
-        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
-    }
-}
-
-/// How the tests of a program are counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counting {
-    /// The program is one test.
-    Whole,
-    /// The sum of libtest's result lines (`test result: ok. 5 passed; ...`).
-    Libtest,
-    /// The last line in the form of our own closing line.
-    ClosingLine,
-}
 
 /// The steps so far.
 #[derive(Debug, Default)]
@@ -95,6 +48,14 @@ impl Steps {
             }
         };
         self.done.push((name.to_owned(), counts, start.elapsed()));
+    }
+
+    /// Runs programs as steps, at most `at_once` of them at a time, started in the order of the list. What they print, on
+    /// either output, is passed on line by line.
+    pub(crate) fn beside(&mut self, at_once: usize, programs: Vec<Program>) {
+        let names: Vec<&str> = programs.iter().map(|program| &program.name[..]).collect();
+        announce(&names.join(", "));
+        self.done.extend(beside::run(at_once, programs));
     }
 
     /// Notes a step that cannot run here: a skip for a developer, a failure in CI.
@@ -134,19 +95,6 @@ fn announce(name: &str) {
     println!("\n== {name}");
 }
 
-/// The counts of a program that ended: a failure that it did not count is still one.
-fn judge(counts: Option<Counts>, success: bool) -> Counts {
-    let mut counts = counts.unwrap_or(if success {
-        Counts::PASSED
-    } else {
-        Counts::FAILED
-    });
-    if !success && counts.failed == 0 {
-        counts.failed = 1;
-    }
-    counts
-}
-
 fn stream(command: &mut Command, counting: Counting) -> Result<(Option<Counts>, bool)> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command
@@ -165,48 +113,12 @@ fn stream(command: &mut Command, counting: Counting) -> Result<(Option<Counts>, 
         }
         let text = String::from_utf8_lossy(&line);
         print!("{text}");
-        match counting {
-            Counting::Whole => {}
-            Counting::Libtest => {
-                if let Some(counts) = libtest(&text) {
-                    sum.get_or_insert_default().add(counts);
-                }
-            }
-            Counting::ClosingLine => sum = closing_line(&text).or(sum),
-        }
+        tally(&mut sum, counting, &text);
     }
     let status = child
         .wait()
         .map_err(|e| format!("cannot wait for {name}: {e}"))?;
     Ok((sum, status.success()))
-}
-
-fn libtest(line: &str) -> Option<Counts> {
-    let (_, fields) = line.strip_prefix("test result: ")?.split_once(". ")?;
-    let mut fields = fields.split("; ");
-    let mut next = |what| number(fields.next()?, what);
-    Some(Counts {
-        passed: next("passed")?,
-        failed: next("failed")?,
-        skipped: next("ignored")?,
-    })
-}
-
-fn closing_line(line: &str) -> Option<Counts> {
-    let fields: Vec<&str> = line.trim_end().split(", ").collect();
-    let [passed, failed, skipped] = fields[..] else {
-        return None;
-    };
-    Some(Counts {
-        passed: number(passed, "passed")?,
-        failed: number(failed, "failed")?,
-        skipped: number(skipped, "skipped")?,
-    })
-}
-
-/// The number of `5 passed`.
-fn number(field: &str, what: &str) -> Option<u64> {
-    field.strip_suffix(what)?.trim_end().parse().ok()
 }
 
 #[cfg(test)]
@@ -219,30 +131,6 @@ mod tests {
             passed,
             failed,
             skipped,
-        }
-    }
-
-    #[test]
-    fn results_of_libtest_and_of_ours_are_read() {
-        let line =
-            "test result: FAILED. 5 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out\n";
-        assert_eq!(libtest(line), Some(counts(5, 1, 2)));
-        assert_eq!(
-            closing_line(&format!("{}\n", counts(1, 2, 3))),
-            Some(counts(1, 2, 3))
-        );
-        for other in [
-            "",
-            "running 5 tests",
-            "test a ... ok",
-            "5 passed",
-            "a, b, c",
-        ] {
-            assert_eq!(
-                (libtest(other), closing_line(other)),
-                (None, None),
-                "{other}"
-            );
         }
     }
 

@@ -5,19 +5,22 @@
 //! even when one fails; the last line of the output is the sum.
 
 use crate::repo::{self, Result};
-use crate::step::{Counting, Steps, in_ci};
-use crate::{instructions, layers, packages, tidy};
+use crate::step::{Counting, Program, Steps, in_ci};
+use crate::{instructions, layers, packages, tidy, vm};
 use std::process::Command;
 
-/// Runs all steps. `has_vm` says whether this program was built with the kernel-client harness.
-pub(crate) fn run(has_vm: bool) -> Result<()> {
+/// Most clusters with kernel clients at a time. Each has a guest or more, of half a GiB.
+const BESIDE_MAX: usize = 4;
+
+/// Runs all steps.
+pub(crate) fn run() -> Result<()> {
     let mut steps = Steps::default();
-    all(&mut steps, has_vm);
+    all(&mut steps);
     steps.finish()
 }
 
 /// Adds all steps to `steps`.
-pub(crate) fn all(steps: &mut Steps, has_vm: bool) {
+pub(crate) fn all(steps: &mut Steps) {
     if packages::is_root() {
         steps.check("packages", packages::install_missing);
     }
@@ -40,11 +43,7 @@ pub(crate) fn all(steps: &mut Steps, has_vm: bool) {
         }
         Err(why) => steps.missing("instructions", &why),
     }
-    if has_vm {
-        vm(steps, "kernel client", &["kernel-client"]);
-        vm(steps, "kernel's RDMA", &["siw"]);
-        vm(steps, "RDMA devices", &["rdma", "--vers", "4.2"]);
-    }
+    kernels(steps);
 }
 
 /// A step by a part of the toolchain that may not be installed.
@@ -60,23 +59,46 @@ fn component(steps: &mut Steps, name: &str, subcommand: &str, arguments: &[&str]
     }
 }
 
-/// The tests with a Linux kernel as the client run in their own processes. They take part in the count by the closing
-/// line that they print.
-fn vm(steps: &mut Steps, name: &str, arguments: &[&str]) {
+/// The tests with a Linux kernel as the client: a process for each cluster, since most of its time is spent waiting. They take
+/// part in the count by the closing lines that they print.
+fn kernels(steps: &mut Steps) {
     if !packages::is_root() {
-        let reason = "it needs root for network namespaces and packages";
-        steps.missing(name, reason);
+        let reason = "they need root for network namespaces and packages";
+        steps.missing("kernel clients", reason);
         return;
     }
-    match std::env::current_exe() {
-        Ok(program) => {
-            let mut command = Command::new(program);
-            command.arg("vm").args(arguments).current_dir(repo::root());
-            if in_ci() {
-                command.env("CI", "true");
-            }
-            steps.program(name, Counting::ClosingLine, &mut command);
+    let harness = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(e) => {
+            return steps.missing("kernel clients", &format!("cannot find this program: {e}"));
         }
-        Err(e) => steps.missing(name, &format!("cannot find this program: {e}")),
-    }
+    };
+    // The tests have built it. To build this package alone means other features of its dependencies, and all of them again.
+    let ropewalk = repo::target().join("debug/ropewalk");
+    let program = |name: &str, arguments: &[&str]| {
+        let mut command = Command::new(&harness);
+        command.arg("vm").args(arguments).current_dir(repo::root());
+        command.arg("--ropewalk").arg(&ropewalk);
+        if in_ci() {
+            command.env("CI", "true");
+        }
+        let name = name.to_owned();
+        Program {
+            name,
+            counting: Counting::ClosingLine,
+            command,
+        }
+    };
+    let mut programs: Vec<Program> = vm::pass_names()
+        .map(|pass| {
+            program(
+                &format!("client {pass}"),
+                &["kernel-client", "--pass", pass],
+            )
+        })
+        .collect();
+    programs.push(program("kernel's RDMA", &["siw"]));
+    programs.push(program("RDMA devices", &["rdma", "--vers", "4.2"]));
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    steps.beside(processors.min(BESIDE_MAX), programs);
 }

@@ -4,15 +4,16 @@
 //! of servers, a decoded capture and, on clusters of their own, a full disk and failures with two copies. Ends with the
 //! closing line that the test command counts.
 
-use super::error::{Context, Failure, Result};
+use super::error::Result;
 use super::foreign::YARD_SUFFIX;
 use super::full::DISK_MIB;
 use super::newer::Suite;
 use super::prepare::{Tools, host_scripts, prepare};
+use super::program::build;
 use super::run::{self, Disk, Ropewalk, RunArgs};
 use super::scenario::{Needs, Outcome};
-use crate::repo;
 use crate::tools;
+use clap::builder::PossibleValuesParser;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -27,12 +28,19 @@ pub(crate) struct KernelClientArgs {
     /// Also newer kernels: data servers that fail under two, and stripes on NFSv3 servers of others, which takes minutes
     #[arg(long)]
     long: bool,
+    /// Only these clusters [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = PossibleValuesParser::new(all_passes().map(|pass| pass.name)))]
+    pass: Vec<String>,
+    /// A ropewalk that is built already, instead of one that is built now.
+    #[arg(long, value_name = "PROGRAM")]
+    ropewalk: Option<PathBuf>,
     #[command(flatten)]
     scenarios: run::ScenarioArgs,
 }
 
 /// A cluster of its own and what runs against it.
 struct Pass {
+    name: &'static str,
     /// The version to mount with.
     vers: &'static str,
     /// How many files the directory of `manyfiles` gets.
@@ -49,6 +57,7 @@ struct Pass {
 
 const fn usual(vers: &'static str, files: u32) -> Pass {
     Pass {
+        name: vers,
         vers,
         files,
         disk: Disk::Usual,
@@ -58,45 +67,50 @@ const fn usual(vers: &'static str, files: u32) -> Pass {
     }
 }
 
-const fn on_disk(disk: Disk) -> Pass {
+const fn on_disk(name: &'static str, disk: Disk) -> Pass {
     Pass {
+        name,
         disk,
         ..usual("4.2", 0)
     }
 }
 
-const fn with_copies(vers: &'static str) -> Pass {
+const fn with_copies(name: &'static str) -> Pass {
     Pass {
+        name,
         copies: 2,
-        ..usual(vers, 0)
+        ..usual("4.2", 0)
     }
 }
 
 /// The versions differ in few operations, so the second pass is cheaper where size alone matters.
-const PASSES: [Pass; 8] = [
+static PASSES: [Pass; 8] = [
     usual("4.2", 100_000),
     usual("4.1", 5_000),
     usual("4.0", 1_000),
-    with_copies("4.2"),
-    on_disk(Disk::Small),
-    on_disk(Disk::Shared),
+    with_copies("copies"),
+    on_disk("small", Disk::Small),
+    on_disk("shared", Disk::Shared),
     Pass {
+        name: "foreign",
         foreign: true,
         ..usual("4.2", 0)
     },
     Pass {
+        name: "newer",
         newer: Some(Suite::Trixie),
         ..usual("4.2", 0)
     },
 ];
 
 /// With `--long`. The kernel of the backports changes every week, so CI does not hang on it.
-const LONG_PASSES: [Pass; 2] = [
+static LONG_PASSES: [Pass; 2] = [
     Pass {
         newer: Some(Suite::Trixie),
-        ..with_copies("4.2")
+        ..with_copies("newer-copies")
     },
     Pass {
+        name: "newer-foreign",
         newer: Some(Suite::TrixieBackports),
         foreign: true,
         ..usual("4.2", 0)
@@ -130,21 +144,29 @@ const FOREIGN_SCENARIOS: [&str; 3] = ["foreign", "foreignstripes", "foreignknfsd
 /// What two copies are for.
 const COPIES_SCENARIOS: [&str; 3] = ["dscrash", "failover", "drain"];
 
+fn all_passes() -> impl Iterator<Item = &'static Pass> {
+    PASSES.iter().chain(&LONG_PASSES)
+}
+
+/// The names of the clusters that the tests need, for `--pass`.
+pub(crate) fn pass_names() -> impl Iterator<Item = &'static str> {
+    PASSES.iter().map(|pass| pass.name)
+}
+
 /// Runs the scenarios; `true` when every one passed.
 pub(crate) fn kernel_client(dir: &Path, args: &KernelClientArgs) -> Result<bool> {
     // Before the build, which takes minutes: it says what is missing.
     let tools = prepare(dir, &[])?;
-    let built = repo::cargo()
-        .args(["build", "--release", "--locked", "--package", "ropewalk"])
-        .status()
-        .context(|| "cannot run cargo".to_owned())?;
-    if !built.success() {
-        return Err(Failure::new("ropewalk does not build".to_owned()));
-    }
-    let binary = release_binary()?;
+    let binary = match &args.ropewalk {
+        Some(program) => program.clone(),
+        None => build(&["--package", "ropewalk"], "ropewalk")?,
+    };
     let (mut passed, mut failed) = (0, 0);
-    let more = if args.long { &LONG_PASSES[..] } else { &[] };
-    for pass in PASSES.iter().chain(more) {
+    let is_wanted = |pass: &&Pass| match &args.pass[..] {
+        [] => args.long || pass_names().any(|name| name == pass.name),
+        named => named.iter().any(|name| name == pass.name),
+    };
+    for pass in all_passes().filter(is_wanted) {
         if pass.disk == Disk::Shared && !has_xfs(dir) {
             println!(
                 "clones left out: this machine mounts no xfs from a file{}",
@@ -168,22 +190,11 @@ fn run_pass(
     binary: &Path,
     pass: &Pass,
 ) -> Result<Vec<Outcome>> {
-    let (id, vers) = (std::process::id(), pass.vers);
-    let all = args.scenarios.with(vers, pass.files);
+    let all = args.scenarios.with(pass.vers, pass.files);
     let Some(scenarios) = among(&all, pass) else {
         return Ok(Vec::new());
     };
-    let name = match pass.disk {
-        Disk::Usual if pass.newer.is_some() && pass.copies > 1 => "newer-copies",
-        Disk::Usual if pass.newer.is_some() && pass.foreign => "newer-foreign",
-        Disk::Usual if pass.newer.is_some() => "newer",
-        Disk::Usual if pass.foreign => "foreign",
-        Disk::Usual if pass.copies > 1 => "copies",
-        Disk::Usual => "state",
-        Disk::Small => "small",
-        Disk::Shared => "shared",
-    };
-    let state = dir.join(format!("{name}-{id}-{vers}"));
+    let state = dir.join(format!("{}-{}", pass.name, std::process::id()));
     let mut before = mount_of(pass.disk, &state);
     if pass.newer.is_some() {
         before.push_str(&keep_times(&state));
@@ -310,11 +321,4 @@ fn why_no_xfs() -> String {
         Ok(()) => String::new(),
         Err(why) => format!(": {why}"),
     }
-}
-
-/// Where cargo has put the binary: beside this program's own folder.
-fn release_binary() -> Result<PathBuf> {
-    let me = std::env::current_exe().context(|| "cannot find this program".to_owned())?;
-    let target = me.ancestors().nth(2).unwrap_or(Path::new("target"));
-    Ok(target.join("release/ropewalk"))
 }

@@ -39,6 +39,7 @@ mod net;
 mod newer;
 mod prepare;
 pub(crate) mod process;
+mod program;
 mod qemu;
 mod rdma;
 mod run;
@@ -47,6 +48,8 @@ mod selftest;
 mod server;
 mod siw;
 mod trunks;
+
+pub(crate) use kernel_client::pass_names;
 
 /// `cargo xtask vm`.
 #[derive(Debug, clap::Args)]

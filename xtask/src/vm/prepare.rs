@@ -259,15 +259,18 @@ fn link_modules(client: &Path) -> Result<()> {
 
 /// Compiles `vm/host/xstate.c`; each time, since it takes a moment and may have changed.
 fn compile_xstate(client: &Path) -> Result<()> {
+    let library = client.join(XSTATE);
+    let fresh = library.with_extension("new");
     output(
         Command::new("gcc")
             .args([
                 "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o",
             ])
-            .arg(client.join(XSTATE))
+            .arg(&fresh)
             .arg(workspace().join("vm/host/xstate.c")),
-    )
-    .map(drop)
+    )?;
+    // A guest of another command may be about to load it.
+    fs::rename(&fresh, &library).context(|| format!("cannot rename to {}", library.display()))
 }
 
 /// Removes what failed runs left for a look: job directories whose process is gone.

@@ -14,9 +14,9 @@ use super::error::{Context, Failure, Result};
 use super::guest::Guest;
 use super::net::Net;
 use super::prepare::prepare;
+use super::program;
 use super::qemu::{self, Kernel, Qemu};
 use super::scenario::{Outcome, judge_single};
-use super::siw;
 use crate::repo;
 
 /// How long a guest may take; it ends a hang and measures nothing.
@@ -88,14 +88,14 @@ pub(crate) fn rdma(dir: &Path, args: &RdmaArgs) -> Result<bool> {
     for device in &args.device {
         if let Some(tests) = &programs.tests {
             outcomes.push(contract(&net, &qemu, tests, *device, args)?);
-            outcomes.last().into_iter().for_each(siw::print);
+            outcomes.last().into_iter().for_each(program::print);
         }
         if let Some(program) = &programs.ropewalk {
             for (part, script) in [(Part::Nfs, "nfs"), (Part::Rails, "rails")] {
                 for vers in args.vers.iter().filter(|_| args.scenario.contains(&part)) {
                     let what = (*device, script, &vers[..]);
                     outcomes.push(cluster(&net, &qemu, program, what, args)?);
-                    outcomes.last().into_iter().for_each(siw::print);
+                    outcomes.last().into_iter().for_each(program::print);
                 }
             }
         }
@@ -186,7 +186,7 @@ impl Programs {
         let tests = wants(Part::Contract).then(tests).transpose()?;
         let ropewalk = || match &args.ropewalk {
             Some(program) => Ok(program.clone()),
-            None => siw::build(&["--package", "ropewalk"], "ropewalk"),
+            None => program::build(&["--package", "ropewalk"], "ropewalk"),
         };
         let ropewalk = (wants(Part::Nfs) || wants(Part::Rails))
             .then(ropewalk)

@@ -6,7 +6,6 @@
 
 mod decode;
 mod nfs;
-mod program;
 mod rping;
 
 use std::path::{Path, PathBuf};
@@ -15,10 +14,10 @@ use std::time::Instant;
 use super::error::Result;
 use super::net::Net;
 use super::prepare::prepare;
+use super::program::print;
 use super::qemu::{self, Kernel, Qemu};
 use super::scenario::Outcome;
 use nfs::Data;
-pub(super) use program::{build, print};
 
 /// `cargo xtask vm siw`.
 #[derive(Debug, clap::Args)]

@@ -11,12 +11,12 @@ use super::super::guest::Guest;
 use super::super::hosted::await_cluster;
 use super::super::net::{Net, SERVER_IP};
 use super::super::prepare::remove_tree;
+use super::super::program::build;
 use super::super::qemu::Qemu;
 use super::super::run::new_log;
 use super::super::scenario::{Outcome, judge_single};
 use super::super::server::{Server, tail};
 use super::decode;
-use super::program::build;
 
 /// The port of NFS over RDMA (RFC 8267 §9).
 const RDMA_PORT: u16 = 20049;

@@ -7,11 +7,11 @@ use super::super::error::Result;
 use super::super::guest::Guest;
 use super::super::net::{Net, SERVER_IP};
 use super::super::process::output;
+use super::super::program::build;
 use super::super::qemu::Qemu;
 use super::super::run::new_log;
 use super::super::scenario::{Outcome, judge_single, with_finding};
 use super::super::server::{Server, tail};
-use super::program::build;
 
 /// rping's own port.
 const RPING_PORT: u16 = 7174;

@@ -1,14 +1,17 @@
 //! Programs of ours for the guests, and what is said of their outcome.
 
-use super::super::error::{Context, Failure, Result};
-use super::super::scenario::Outcome;
+use super::error::{Context, Failure, Result};
+use super::scenario::Outcome;
 use crate::repo;
 use std::path::{Path, PathBuf};
 
-/// A program of ours, built for release.
+/// The folder of cargo's profile `dev`, below its target folder.
+const PROFILE_DIR: &str = "debug";
+
+/// A program of ours, built as the tests are: once for all, and with every check of overflow and every assertion.
 pub(crate) fn build(arguments: &[&str], program: &str) -> Result<PathBuf> {
     let built = repo::cargo()
-        .args(["build", "--release", "--locked"])
+        .args(["build", "--locked"])
         .args(arguments)
         .status()
         .context(|| "cannot run cargo".to_owned())?;
@@ -17,7 +20,7 @@ pub(crate) fn build(arguments: &[&str], program: &str) -> Result<PathBuf> {
     }
     let me = std::env::current_exe().context(|| "cannot find this program".to_owned())?;
     let target = me.ancestors().nth(2).unwrap_or(Path::new("target"));
-    Ok(target.join("release").join(program))
+    Ok(target.join(PROFILE_DIR).join(program))
 }
 
 /// Prints what was seen, also of what passed: it is the point of it.
