@@ -13,7 +13,7 @@ use nfs3::Proc;
 use nfs4::ClientId;
 use rpc::AcceptError;
 use rpc_service::{Call, Program, Replies, Seal};
-use server::Nfsd;
+use server::{EndedRequest, Nfsd};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -99,6 +99,7 @@ impl Program for Nfs3 {
             return call.refuse(AcceptError::ProcUnavail);
         };
         let began = Instant::now();
+        let steps = self.nfsd.traces().choose();
         let mut actor = match admit(&self.nfsd, &call).await {
             Ok(actor) => actor,
             Err(rejection) => return call.refuse(rejection),
@@ -111,6 +112,18 @@ impl Program for Nfs3 {
         };
         let latencies = &self.nfsd.counters().nfs3_latencies;
         latencies.ended(proc as usize, call.conn.kind(), began);
+        if let Some(steps) = steps {
+            let request = EndedRequest {
+                name: proc.name(),
+                version: "3",
+                xid: call.header.xid,
+                conn: call.conn,
+                status: None,
+                failed: false,
+                began,
+            };
+            self.nfsd.traces().ended(*steps, request);
+        }
         answer
     }
 }

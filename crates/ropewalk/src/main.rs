@@ -48,6 +48,7 @@ mod table;
 mod times;
 mod token;
 mod top;
+mod traces;
 mod up;
 mod watch;
 

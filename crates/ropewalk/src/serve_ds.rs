@@ -26,6 +26,7 @@ use crate::metrics::{self, Watched};
 use crate::out;
 use crate::rdma::{self, RdmaListen};
 use crate::status::{DsStatus, STATE_EXPELLED, STATE_SERVING, ServerStatus};
+use crate::traces;
 use crate::up::cluster::IDENTITY_NAME;
 use crate::watch;
 use crate::watch::line::ParentLine;
@@ -108,6 +109,7 @@ async fn serve(file: &Path, config: &DsConfig, line: &ParentLine) -> Outcome {
     let peers = Peers::of(config)?;
     let (index, nfsd) = open(config, &peers, state.path()).await?;
     let link_config = enter_cluster(file, config, &nfsd, state.path()).await?;
+    let _traces = traces::begin("ropewalk-ds", config.traces(), nfsd.traces())?;
 
     let pulse = Pulse::start(line.clone(), probed_files(config))?;
     let Some(sockets) = line.take_sockets()? else {

@@ -35,6 +35,7 @@ use crate::nss::NameService;
 use crate::older_nfs::OlderNfs;
 use crate::out;
 use crate::rdma::{self, RdmaListen};
+use crate::traces;
 use ::cluster::{ControlService, KeyTimes, tls_peer};
 use ::fs::{COPY_ASYNC_ABOVE_BYTES, DataConfig};
 use cluster_tls::{CertRole, ClusterCa};
@@ -109,6 +110,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig, passed: Vec<PassedFd>) -> 
     let store = open_store(config, state.path())?;
     let nfsd = open_mds(config, &store, &control_context).await?;
     prepare_root(&nfsd, config).await?;
+    let _traces = traces::begin("ropewalk-mds", config.traces(), nfsd.traces())?;
     let ca = Arc::new(open_ca(config, state.path(), &nfsd)?);
 
     let (shutdown, control_shutdown) = (Shutdown::new(), Shutdown::new());

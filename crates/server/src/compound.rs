@@ -13,6 +13,7 @@ use crate::actor::{Actor, SessionContext};
 use crate::kept::{Keeper, Persist};
 use crate::minor_0::context::{Minor0Context, REPLY_BYTES_MAX};
 use crate::tables::ERROR_RESULT_BYTES;
+use crate::traces::Steps;
 use crate::user::User;
 use bytes::Bytes;
 use nfs4::{ClientId, FileHandle, NfsStatus, OpNum, Stateid};
@@ -55,6 +56,8 @@ pub struct Compound<'r, A: Actor> {
     pub(crate) began: Instant,
     /// The operation that names the request among the latencies.
     pub(crate) main_op: Option<OpNum>,
+    /// Of a request that is traced.
+    pub(crate) steps: Option<Box<Steps>>,
     /// For payloads in memory.
     pub(crate) charge: Option<Charge>,
     /// Of a persistent session.
@@ -85,6 +88,7 @@ impl<'r, A: Actor> Compound<'r, A> {
             payloads: Vec::new(),
             began,
             main_op: None,
+            steps: None,
             charge: None,
             persist: None,
         }

@@ -17,6 +17,7 @@ use crate::latency::main_op;
 use crate::minor_0::walk::Request;
 use crate::slot::{RunningSlot, Slots};
 use crate::tables::{ERROR_RESULT_BYTES, effect_bytes, is_engine_op, is_read_only};
+use crate::traces::{EndedRequest, is_fault, version_4};
 use crate::user::User;
 use crate::{Actor, Compound, Counters, Nfsd, Role, SessionContext};
 use bytes::Bytes;
@@ -74,6 +75,7 @@ impl<R: Role> Nfsd<R> {
             return Box::pin(self.compound_0(by, request, reply)).await;
         }
         let mut cx = Compound::new(conn, record, actor, user, header.minorversion, began);
+        cx.steps = self.traces().choose();
         let mut walk = Walk {
             ops: OpReader::new(d, header.ops_count),
             ops_count: header.ops_count,
@@ -94,28 +96,47 @@ impl<R: Role> Nfsd<R> {
                 (status, Some(slot))
             }
         };
-        if status == NfsStatus::BadXdr {
-            Counters::add(&self.counters().malformed);
-        }
-        let settled = self.role().settle(&cx.actor).await;
+        let settled = self.settle(&mut cx).await;
         let message = Message::new(reply.finish(status), std::mem::take(&mut cx.payloads))
             .with_charge(cx.charge.take());
         let kept = || settled.is_ok().then(|| kept(&cx, &message, header_bytes));
         if !slot.is_none_or(|slot| slot.complete(kept().flatten())) {
             Box::pin(self.sweep(&cx)).await;
         }
-        self.note_latency(&cx);
+        self.note_end(&mut cx, xid, status);
         settled
             .map(|()| message)
             .map_err(|why| effects_lost(conn, xid, why))
             .ok()
     }
 
+    /// Waits until what the request observed and did is durable.
+    pub(crate) async fn settle(&self, cx: &mut Compound<'_, R::Actor>) -> Result<(), NfsStatus> {
+        if let Some(steps) = &mut cx.steps {
+            steps.settle();
+        }
+        self.role().settle(&cx.actor).await
+    }
+
     /// The request ends, whether it is answered or not.
-    pub(crate) fn note_latency(&self, cx: &Compound<'_, R::Actor>) {
-        if let Some(op) = cx.main_op {
-            let latencies = &self.counters().latencies;
-            latencies.ended(op as usize, cx.conn.kind(), cx.began);
+    pub(crate) fn note_end(&self, cx: &mut Compound<'_, R::Actor>, xid: u32, status: NfsStatus) {
+        if status == NfsStatus::BadXdr {
+            Counters::add(&self.counters().malformed);
+        }
+        let Some(op) = cx.main_op else { return };
+        let latencies = &self.counters().latencies;
+        latencies.ended(op as usize, cx.conn.kind(), cx.began);
+        if let Some(steps) = cx.steps.take() {
+            let request = EndedRequest {
+                name: op.name(),
+                version: version_4(cx.minor_version),
+                xid,
+                conn: cx.conn,
+                status: Some(status.name()),
+                failed: is_fault(status),
+                began: cx.began,
+            };
+            self.traces().ended(*steps, request);
         }
     }
 
@@ -307,6 +328,9 @@ impl<R: Role> Nfsd<R> {
             return Some(Err(NfsStatus::OpIllegal));
         };
         self.counters().op(op);
+        if let Some(steps) = &mut cx.steps {
+            steps.step(op.name());
+        }
         cx.main_op = Some(main_op(cx.main_op, op));
         Some(Ok(op))
     }

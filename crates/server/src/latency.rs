@@ -39,7 +39,7 @@ impl LatencyTransport {
         }
     }
 
-    const fn of(kind: TransportKind) -> Self {
+    pub(crate) const fn of(kind: TransportKind) -> Self {
         match kind {
             TransportKind::Rdma => Self::Rdma,
             TransportKind::Tcp

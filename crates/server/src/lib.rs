@@ -24,6 +24,7 @@ mod persist;
 mod role;
 mod slot;
 mod tables;
+mod traces;
 mod user;
 
 pub use actor::{Actor, SessionContext};
@@ -35,4 +36,7 @@ pub use latency::{LATENCY_BOUNDS_US, LATENCY_BUCKETS, Latencies, LatencyRow, Lat
 pub use minor_0::context::{Minor0Context, NOBODY};
 pub use nfsd::{Nfsd, Programs};
 pub use role::{Role, ServerIdentity};
+pub use traces::{
+    EndedRequest, RequestTrace, Steps, TRACE_STEPS_MAX, TraceReceiver, TraceStep, Traces,
+};
 pub use user::User;

@@ -5,7 +5,7 @@
 
 use crate::minor_0::table::Minor0;
 use crate::user::User;
-use crate::{Counters, Role};
+use crate::{Counters, Role, Traces};
 use bytes::Bytes;
 use client_table::ClientTable;
 use rpc::{AcceptError, AuthStat, Credential, Rejection};
@@ -24,6 +24,7 @@ pub struct Nfsd<R: Role> {
     role: R,
     clients: Arc<ClientTable>,
     counters: Counters,
+    traces: Traces,
     minor_0: Minor0,
 }
 
@@ -34,6 +35,7 @@ impl<R: Role> Nfsd<R> {
             role,
             clients,
             counters: Counters::default(),
+            traces: Traces::default(),
             minor_0: Minor0::default(),
         })
     }
@@ -56,6 +58,11 @@ impl<R: Role> Nfsd<R> {
     /// What it counts.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Which requests are traced.
+    pub fn traces(&self) -> &Traces {
+        &self.traces
     }
 
     /// Ends clients whose time is over. To be called about once a second.

@@ -3,6 +3,7 @@
 use super::common::{ConfigError, wrong};
 use crate::logging::check_log;
 use crate::times::Length;
+use crate::traces::check_endpoint;
 use bytesize::ByteSize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -116,6 +117,12 @@ pub(super) fn need_idle_close(length: Option<Length>) -> Result<(), ConfigError>
 pub(super) fn need_log(log: Option<&str>) -> Result<(), ConfigError> {
     let checked = log.map_or(Ok(()), check_log);
     checked.map_err(|why| wrong(format!("`log`: {why}")))
+}
+
+/// An address to which traces can be sent.
+pub(super) fn need_collector(endpoint: Option<&str>) -> Result<(), ConfigError> {
+    let checked = endpoint.map_or(Ok(()), check_endpoint);
+    checked.map_err(|why| wrong(format!("`traces_endpoint`: {why}")))
 }
 
 /// Addresses that others can connect to.

@@ -1,9 +1,11 @@
 //! What the configurations of both daemons share: reading a file, its errors, and values with the same meaning.
 
 use crate::failure::Failure;
+use crate::traces::TRACES_EVERY;
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
@@ -155,6 +157,11 @@ pub(crate) fn default_connections_max() -> u32 {
 /// `busy_poll_us` when a configuration does not say.
 pub(crate) const fn default_busy_poll_us() -> u32 {
     30
+}
+
+/// `traces_every` when a configuration does not say.
+pub(crate) const fn default_traces_every() -> NonZeroU32 {
+    TRACES_EVERY
 }
 
 impl From<ConfigError> for Failure {

@@ -1,12 +1,13 @@
 //! `ds.toml`.
 
 use super::checks::{
-    need_busy_poll, need_connections, need_directory, need_distinct, need_idle_close, need_inline,
-    need_listener, need_log, need_reachable,
+    need_busy_poll, need_collector, need_connections, need_directory, need_distinct,
+    need_idle_close, need_inline, need_listener, need_log, need_reachable,
 };
 use super::common::{
     Checked, ConfigError, Connections, StoreKind, default_busy_poll_us, default_connections_max,
-    default_nfs_listen, default_rdma_crc, default_rdma_inline, exact_size, wrong,
+    default_nfs_listen, default_rdma_crc, default_rdma_inline, default_traces_every, exact_size,
+    wrong,
 };
 use crate::logging::LogFormat;
 use crate::rdma_provider::ProviderChoice;
@@ -16,6 +17,7 @@ use cluster_tls::JoinToken;
 use serde::{Deserialize, Serialize};
 use server::exports::{ClientRule, EXPORT_RULES_MAX};
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -101,6 +103,12 @@ pub(crate) struct DsConfig {
     /// What a line of the log is.
     #[serde(default)]
     pub log_format: LogFormat,
+    /// A collector of OpenTelemetry, `http://HOST:PORT`, that gets traces of requests; none by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traces_endpoint: Option<String>,
+    /// One request of so many is traced.
+    #[serde(default = "default_traces_every")]
+    pub traces_every: NonZeroU32,
 }
 
 /// A week.
@@ -165,11 +173,17 @@ impl Checked for DsConfig {
             return Err(wrong("`memory_size` must be at least 1 MiB"));
         }
         need_log(self.log.as_deref())?;
+        need_collector(self.traces_endpoint.as_deref())?;
         self.networks().map(drop)
     }
 }
 
 impl DsConfig {
+    /// Where traces go, and one of how many requests.
+    pub(crate) fn traces(&self) -> (Option<&str>, NonZeroU32) {
+        (self.traces_endpoint.as_deref(), self.traces_every)
+    }
+
     /// What is configured of connections.
     pub(crate) fn connections(&self) -> Connections {
         Connections {

@@ -1,13 +1,13 @@
 //! `mds.toml`.
 
 use super::checks::{
-    is_loopback, need_busy_poll, need_connections, need_directory, need_distinct, need_idle_close,
-    need_inline, need_listener, need_log, need_reachable,
+    is_loopback, need_busy_poll, need_collector, need_connections, need_directory, need_distinct,
+    need_idle_close, need_inline, need_listener, need_log, need_reachable,
 };
 use super::common::{
     Checked, ConfigError, Connections, StoreKind, TransportChoice, default_busy_poll_us,
-    default_connections_max, default_nfs_listen, default_rdma_crc, default_rdma_inline, exact_size,
-    wrong,
+    default_connections_max, default_nfs_listen, default_rdma_crc, default_rdma_inline,
+    default_traces_every, exact_size, wrong,
 };
 use super::tables::{
     Access, AtimeName, ExportTable, ForeignTable, PlacementTable, RootTable, SquashName,
@@ -21,6 +21,7 @@ use bytesize::ByteSize;
 use namespace::INLINE_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -147,6 +148,12 @@ pub(crate) struct MdsConfig {
     /// What a line of the log is.
     #[serde(default)]
     pub log_format: LogFormat,
+    /// A collector of OpenTelemetry, `http://HOST:PORT`, that gets traces of requests; none by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traces_endpoint: Option<String>,
+    /// One request of so many is traced.
+    #[serde(default = "default_traces_every")]
+    pub traces_every: NonZeroU32,
     /// Who may mount. Required when a listener is not on loopback.
     #[serde(default, rename = "export", skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<ExportTable>,
@@ -311,6 +318,7 @@ impl Checked for MdsConfig {
         }
         need_pool(self.foreign)?;
         need_log(self.log.as_deref())?;
+        need_collector(self.traces_endpoint.as_deref())?;
         let mut listeners = self.listen.iter().chain(&self.rdma_listen);
         let open = listeners.find(|a| !is_loopback(a.ip()));
         if let (Some(open), true) = (open, self.exports.is_empty()) {
@@ -341,6 +349,11 @@ impl Checked for MdsConfig {
 }
 
 impl MdsConfig {
+    /// Where traces go, and one of how many requests.
+    pub(crate) fn traces(&self) -> (Option<&str>, NonZeroU32) {
+        (self.traces_endpoint.as_deref(), self.traces_every)
+    }
+
     /// What is configured of connections.
     pub(crate) fn connections(&self) -> Connections {
         Connections {
@@ -388,6 +401,8 @@ impl MdsConfig {
             admin_names: Vec::new(),
             log: None,
             log_format: LogFormat::default(),
+            traces_endpoint: None,
+            traces_every: default_traces_every(),
             exports: Vec::new(),
             nfs3: false,
             nfs40: default_nfs40(),

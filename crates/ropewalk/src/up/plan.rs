@@ -14,6 +14,7 @@ use crate::daemon::make_dir;
 use crate::failure::{Outcome, cannot, failed, usage};
 use crate::logging::LogFormat;
 use crate::rdma_provider::ProviderChoice;
+use crate::traces::TRACES_EVERY;
 use crate::up::dirs::UP_DS_MAX;
 use crate::up::ports::{Ports, need_free};
 use bytesize::ByteSize;
@@ -200,6 +201,8 @@ impl Plan {
                     metrics_listen: Vec::new(),
                     log: None,
                     log_format: LogFormat::default(),
+                    traces_endpoint: None,
+                    traces_every: TRACES_EVERY,
                 }));
         }
         Ok(())

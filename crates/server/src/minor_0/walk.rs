@@ -86,6 +86,7 @@ impl<R: Role> Nfsd<R> {
         mut reply: ReplyWriter<OpNum>,
     ) -> Option<Message> {
         let mut cx = Compound::new(conn, record, actor, user, 0, began);
+        cx.steps = self.traces().choose();
         cx.minor_0 = Some(Minor0Context::default());
         let (caller, owner) = self.caller_0(cx.conn.id());
         cx.enter_minor_0(caller, &owner);
@@ -103,12 +104,9 @@ impl<R: Role> Nfsd<R> {
             }
             Walked::Retry(answer) => return answer,
         };
-        if status == NfsStatus::BadXdr {
-            Counters::add(&self.counters().malformed);
-        }
-        let settled = self.role().settle(&cx.actor).await;
+        let settled = self.settle(&mut cx).await;
         self.sweep_0(&held).await;
-        self.note_latency(&cx);
+        self.note_end(&mut cx, request.xid, status);
         let message = Message::new(reply.finish(status), std::mem::take(&mut cx.payloads))
             .with_charge(cx.charge.take());
         if let Err(why) = settled {
