@@ -29,6 +29,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("mkfs.xfs", "xfsprogs"),
     ("mmdebstrap", "mmdebstrap"),
     ("mount", "mount"),
+    ("musl-gcc", "musl-tools"),
     ("nsenter", "util-linux"),
     ("python3", "python3"),
     ("ss", "iproute2"),

@@ -1,4 +1,4 @@
-//! The tar for machines without Debian's packages: the trees of all packages, under one folder.
+//! The tar of static programs for machines without Debian's packages: the trees of all packages, under one folder.
 //!
 //! Reads the staging folders, writes one file.
 

@@ -1,39 +1,46 @@
 //! Packages: the programs, their manual pages and completions, and what `packaging/` has, as Debian packages and a tar.
 //!
-//! Owns the order of the steps. [`tree`] says which file goes where, [`deb`] makes packages of it, [`archive`] a tar.
+//! Owns the order of the steps. [`programs`] builds, [`tree`] says which file goes where, [`deb`] makes packages of it,
+//! [`archive`] a tar. Programs in packages use this machine's libraries; those in the tar are static.
 //! Building is cargo's, and pages and completions come from the built program. No step needs root but `--check`.
 
 mod archive;
 mod check;
 mod deb;
+mod programs;
 mod release;
 mod tree;
 
 use crate::repo::{self, Result, clear, unable, write};
 use crate::tools;
+use programs::PROGRAMS;
 use release::Release;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tree::Tree;
 
-/// The programs that are packaged.
-const PROGRAMS: [&str; 2] = ["ropewalk", "ropewalk-bench"];
-/// The profile of `Cargo.toml` for packages.
-const PROFILE: &str = "dist";
+/// What is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Form {
+    /// Debian packages, whose programs use this machine's libraries.
+    Deb,
+    /// A tar, whose programs are static.
+    Tar,
+}
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// What to make
+    #[arg(long, value_delimiter = ',', default_value = "deb,tar")]
+    only: Vec<Form>,
     /// Take the programs that are there, instead of building them
     #[arg(long)]
     no_build: bool,
-    /// Where they are [default: where the profile `dist` puts them]
-    #[arg(long, value_name = "DIR", requires = "no_build")]
-    programs: Option<PathBuf>,
     /// Where the packages go [default: packages in the target directory]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Then install them in a fresh Debian, serve, upgrade, remove and purge. Needs root and Debian's mirrors
+    /// Then install the packages in a fresh Debian, serve, upgrade, remove and purge. Needs root and Debian's mirrors
     #[arg(long)]
     check: bool,
 }
@@ -50,48 +57,45 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "tar",
         "xz",
     ])?;
-    let programs = programs(args)?;
     let release = release(args)?;
-    let made = release.out.join("made");
-    clear(&made)?;
-    let made = generate(&programs, &made)?;
-    for package in tree::PACKAGES {
-        let tree = Tree::stage(package, &made, &release.out.join("staging").join(package))?;
-        let deb = deb::build(&release, package, &tree)?;
-        println!("dist: {}", deb.display());
+    for form in [Form::Deb, Form::Tar] {
+        if args.only.contains(&form) {
+            make(form, args, &release)?;
+        }
     }
-    let tar = archive::build(&release, &release.out.join("staging"))?;
-    println!("dist: {}", tar.display());
-    println!(
-        "dist: the programs are not static: they need this machine's C library or a later one"
-    );
     match args.check {
         true => check::run(&release),
         false => Ok(()),
     }
 }
 
-/// The folder of the programs, which are built unless that is forbidden.
-fn programs(args: &Args) -> Result<PathBuf> {
-    if !args.no_build {
-        let mut cargo = repo::cargo();
-        cargo.args(["build", "--locked", "--profile", PROFILE]);
-        for program in PROGRAMS {
-            cargo.args(["--package", program]);
-        }
-        let status = cargo.status();
-        let status = status.map_err(|e| format!("cannot run cargo: {e}"))?;
-        if !status.success() {
-            return Err("the programs cannot be built".to_owned());
+/// Builds the programs of a form, and packs them.
+fn make(form: Form, args: &Args, release: &Release) -> Result<()> {
+    let target = match form {
+        Form::Deb => None,
+        Form::Tar => Some(programs::static_target()),
+    };
+    let programs = programs::folder(target.as_deref(), args.no_build)?;
+    let name = match form {
+        Form::Deb => "deb",
+        Form::Tar => "tar",
+    };
+    let made = release.out.join(format!("{name}.made"));
+    clear(&made)?;
+    generate(&programs, &made)?;
+    let staging = release.out.join(format!("{name}.staging"));
+    for package in tree::PACKAGES {
+        let tree = Tree::stage(package, &made, &staging.join(package))?;
+        if form == Form::Deb {
+            let deb = deb::build(release, package, &tree)?;
+            println!("dist: {}", deb.display());
         }
     }
-    let folder = args.programs.clone();
-    let folder = folder.unwrap_or_else(|| repo::target().join(PROFILE));
-    let folder = std::path::absolute(&folder).map_err(unable(&folder))?;
-    match PROGRAMS.iter().find(|p| !folder.join(p).is_file()) {
-        Some(program) => Err(format!("there is no {program} in {}", folder.display())),
-        None => Ok(folder),
+    if form == Form::Tar {
+        let tar = archive::build(release, &staging)?;
+        println!("dist: {}", tar.display());
     }
+    Ok(())
 }
 
 fn release(args: &Args) -> Result<Release> {
@@ -116,7 +120,7 @@ fn release(args: &Args) -> Result<Release> {
 }
 
 /// Has the programs copied and stripped, and manual pages and completions made, into `made`.
-fn generate(programs: &Path, made: &Path) -> Result<PathBuf> {
+fn generate(programs: &Path, made: &Path) -> Result<()> {
     for program in PROGRAMS {
         let to = made.join(program);
         fs::copy(programs.join(program), &to).map_err(unable(&to))?;
@@ -132,5 +136,5 @@ fn generate(programs: &Path, made: &Path) -> Result<PathBuf> {
         let text = repo::output(Command::new(&program).args(["completions", shell]))?;
         write(&made.join(shell), text.as_bytes())?;
     }
-    Ok(made.to_owned())
+    Ok(())
 }
