@@ -37,6 +37,16 @@ const LONG_VERSION: &str = concat!(
     ")"
 );
 
+/// The end of the manual page. docs/operate/README.md has the exit codes too.
+const AFTER_LONG_HELP: &str = "\
+Exit codes:
+  0  done
+  1  failed
+  2  the command line or a configuration is wrong: the same again cannot help
+  3  the cluster has expelled this data server
+
+Try `ropewalk demo` for a self-test, and `ropewalk up` for a file system on this machine.";
+
 /// Parallel NFS: one metadata server and many data servers that form one POSIX file system.
 ///
 /// Every Linux kernel already has the client: mount -t nfs -o vers=4.2 HOST:/ /mnt
@@ -49,7 +59,8 @@ const LONG_VERSION: &str = concat!(
     arg_required_else_help = true
 )]
 #[command(
-    after_help = "Try `ropewalk demo` for a self-test, and `ropewalk up` for a file system on this machine."
+    after_help = "Try `ropewalk demo` for a self-test, and `ropewalk up` for a file system on this machine.",
+    after_long_help = AFTER_LONG_HELP
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]

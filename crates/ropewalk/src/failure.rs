@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 /// Exit code of a command that was right and did not work out.
 const EXIT_FAILED: u8 = 1;
-/// Exit code of a command line that makes no sense (clap uses the same).
+/// Exit code of a command line or a configuration that makes no sense (clap uses the same): the same again cannot help.
 pub(crate) const EXIT_USAGE: u8 = 2;
 
 /// Exit code of a data server that has no place in the cluster any more: starting it again cannot help.
@@ -13,7 +13,7 @@ pub(crate) const EXIT_EXPELLED: u8 = 3;
 /// Why a command failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The arguments contradict each other or what is there.
+    /// The arguments or a configuration contradict each other or what is there.
     Usage(String),
     /// The operation failed.
     Failed(String),
@@ -62,7 +62,7 @@ pub(crate) fn failed(text: impl Into<String>) -> Failure {
     Failure::Failed(text.into())
 }
 
-/// A wrong command line.
+/// A wrong command line, or a wrong configuration.
 pub(crate) fn usage(text: impl Into<String>) -> Failure {
     Failure::Usage(text.into())
 }

@@ -1,7 +1,7 @@
 //! Ropewalk: one binary with the servers, the client commands and the administration.
 //!
-//! Exit codes: 0 when done, 1 when an operation failed, 2 when the command line makes no sense. 3 is that of a data
-//! server that the cluster has expelled. A failure is one sentence on standard error.
+//! Exit codes: 0 when done, 1 when an operation failed, 2 when the command line or a configuration makes no sense. 3 is
+//! that of a data server that the cluster has expelled. A failure is one sentence on standard error.
 #![forbid(unsafe_code)]
 
 mod access;

@@ -20,7 +20,7 @@ use crate::admin::{AdminSocket, Handler, LocalDesk, Refusal, Request};
 use crate::cli::DaemonArgs;
 use crate::config::{self, DsConfig, StoreKind};
 use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
-use crate::failure::{Failure, Outcome, cannot, failed};
+use crate::failure::{Failure, Outcome, cannot, failed, usage};
 use crate::logging;
 use crate::metrics::{self, Watched};
 use crate::out;
@@ -87,7 +87,7 @@ pub(crate) fn run(daemon: &DaemonArgs, is_watched: bool) -> Outcome {
         return out::line(&format!("{} is a valid configuration", file.display()));
     }
     logging::init_logging(config.log_format);
-    logging::set_log(config.log.as_deref()).map_err(failed)?;
+    logging::set_log(config.log.as_deref()).map_err(usage)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -361,14 +361,14 @@ async fn join_now(
     advertise: Vec<NetAddr>,
 ) -> Outcome<Membership> {
     let Some(text) = config.token()? else {
-        return Err(failed(format!(
+        return Err(usage(format!(
             "this data server has not joined a cluster: run `ropewalk token create` at the metadata server and set \
              `join_token` in {}",
             file.display()
         )));
     };
     let token = JoinToken::parse(&text)
-        .map_err(|e| failed(format!("{}: `join_token`: {e}", file.display())))?;
+        .map_err(|e| usage(format!("{}: `join_token`: {e}", file.display())))?;
     let in_token = token
         .addresses
         .0
@@ -411,7 +411,7 @@ async fn resolve(named: &[String]) -> Outcome<Vec<Address>> {
         }));
     }
     if addresses.is_empty() {
-        return Err(failed(
+        return Err(usage(
             "no address of the metadata server is known: set `mds`",
         ));
     }

@@ -27,7 +27,7 @@ use crate::admin::AdminSocket;
 use crate::cli::DaemonArgs;
 use crate::config::{self, MdsConfig, RootTable, StoreKind};
 use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir};
-use crate::failure::{Outcome, cannot, failed};
+use crate::failure::{Outcome, cannot, failed, usage};
 use crate::listeners::{self, Keeper, Wanted};
 use crate::logging;
 use crate::metrics;
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Outcome {
         ));
     }
     logging::init_logging(config.log_format);
-    logging::set_log(config.log.as_deref()).map_err(failed)?;
+    logging::set_log(config.log.as_deref()).map_err(usage)?;
     without_huge_pages();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -297,7 +297,7 @@ async fn open_mds(
         serves_minor_0: config.nfs40,
         data: DataConfig {
             stripe_unit_bytes: u32::try_from(unit)
-                .map_err(|_| failed("`stripe_unit` is too large"))?,
+                .map_err(|_| usage("`stripe_unit` is too large"))?,
             copies: config.copies,
             copies_min: config.copies_min,
             replace_after: config.replace_after.0,

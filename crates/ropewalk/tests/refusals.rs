@@ -58,7 +58,7 @@ fn a_wrong_configuration_is_named_with_file_and_key() {
             &[role, "--config", config, "--check-config"],
         ] {
             let output = run(arguments);
-            assert_eq!(output.status.code(), Some(1), "{text}");
+            assert_eq!(output.status.code(), Some(2), "{text}");
             let said = sentence(&output);
             assert!(
                 said.contains(config) && said.contains(says),
@@ -72,6 +72,7 @@ fn a_wrong_configuration_is_named_with_file_and_key() {
         }
     }
     let missing = run(&["mds", "--config", "/nonexistent/mds.toml"]);
+    assert_eq!(missing.status.code(), Some(2));
     assert!(sentence(&missing).contains("/nonexistent/mds.toml"));
 }
 
@@ -89,7 +90,7 @@ fn a_log_that_cannot_be_written_stops_no_server() {
         .args(["mds", "--config", "/nonexistent/mds.toml"])
         .stderr(full())
         .status();
-    assert_eq!(missing.unwrap().code(), Some(1), "a refusal, not a panic");
+    assert_eq!(missing.unwrap().code(), Some(2), "a refusal, not a panic");
 
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("state");
@@ -181,7 +182,7 @@ fn a_directory_that_cannot_be_made_is_named() {
     ] {
         let output = run(arguments);
         let said = sentence(&output);
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains(state), "{said}");
     }
 }
@@ -196,7 +197,7 @@ fn a_data_server_without_a_token_says_what_to_do() {
         &format!("state_dir = '{}'\n{listen}", state.display()),
     );
     let output = run(&["ds", "--config", path.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     let said = sentence(&output);
     assert!(
         said.contains("ropewalk token create") && said.contains("join_token"),

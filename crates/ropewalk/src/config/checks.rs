@@ -1,6 +1,6 @@
 //! What no server can run with, whichever it is: one sentence each.
 
-use super::common::{ConfigError, wrong};
+use super::common::{ConfigError, unread, wrong};
 use crate::logging::check_log;
 use crate::times::Length;
 use crate::traces::check_endpoint;
@@ -58,11 +58,13 @@ pub(super) fn need_directory(dir: &Path) -> Result<(), ConfigError> {
             dir.display(),
             a.display()
         ))),
-        Some((a, Err(e))) => Err(wrong(format!(
-            "`state_dir` cannot be {}: {}: {e}",
-            dir.display(),
-            a.display()
-        ))),
+        Some((a, Err(e))) => {
+            let (dir, above) = (dir.display(), a.display());
+            Err(unread(
+                format_args!("`state_dir` cannot be {dir}: {above}"),
+                &e,
+            ))
+        }
         _ => Ok(()),
     }
 }

@@ -1,6 +1,6 @@
 //! What the configurations of both daemons share: reading a file, its errors, and values with the same meaning.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, failed, usage};
 use crate::traces::TRACES_EVERY;
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
@@ -14,18 +14,42 @@ pub(crate) const CONFIG_BYTES_MAX: u64 = 1024 * 1024;
 
 /// A configuration that cannot be used; the text says which file, what and how to mend it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ConfigError(String);
+pub(crate) struct ConfigError {
+    text: String,
+    /// A later try may work though nobody changes the configuration: its disk gave an error.
+    may_pass: bool,
+}
 
 impl std::fmt::Display for ConfigError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
 impl std::error::Error for ConfigError {}
 
 pub(super) fn wrong(text: impl Into<String>) -> ConfigError {
-    ConfigError(text.into())
+    ConfigError {
+        text: text.into(),
+        may_pass: false,
+    }
+}
+
+/// A file that cannot be read, for this reason: "WHAT: REASON".
+pub(super) fn unread(what: impl std::fmt::Display, why: &std::io::Error) -> ConfigError {
+    use std::io::ErrorKind as Kind;
+    let by_its_name = [
+        Kind::NotFound,
+        Kind::PermissionDenied,
+        Kind::NotADirectory,
+        Kind::IsADirectory,
+        Kind::InvalidData,
+        Kind::InvalidInput,
+    ];
+    ConfigError {
+        text: format!("{what}: {why}"),
+        may_pass: !by_its_name.contains(&why.kind()),
+    }
 }
 
 /// Which transport a path takes.
@@ -67,13 +91,18 @@ pub(crate) enum StoreKind {
 /// # Errors
 /// One sentence that names the file.
 pub(crate) fn load<T: for<'de> Deserialize<'de> + Checked>(path: &Path) -> Result<T, ConfigError> {
-    let at = |what: String| wrong(format!("{}: {what}", path.display()));
-    let meta = std::fs::metadata(path).map_err(|e| at(format!("cannot read: {e}")))?;
+    let shown = path.display();
+    let cannot = |e: std::io::Error| unread(format_args!("{shown}: cannot read"), &e);
+    let meta = std::fs::metadata(path).map_err(cannot)?;
     if meta.len() > CONFIG_BYTES_MAX {
-        return Err(at(format!("{} bytes is no configuration", meta.len())));
+        let text = format!("{shown}: {} bytes is no configuration", meta.len());
+        return Err(wrong(text));
     }
-    let text = std::fs::read_to_string(path).map_err(|e| at(format!("cannot read: {e}")))?;
-    parse(&text).map_err(|e| at(e.0))
+    let text = std::fs::read_to_string(path).map_err(cannot)?;
+    parse(&text).map_err(|e| ConfigError {
+        text: format!("{shown}: {e}"),
+        ..e
+    })
 }
 
 /// Reads and checks the text of a configuration.
@@ -166,6 +195,32 @@ pub(crate) const fn default_traces_every() -> NonZeroU32 {
 
 impl From<ConfigError> for Failure {
     fn from(e: ConfigError) -> Self {
-        Self::Failed(e.to_string())
+        match e.may_pass {
+            true => failed(e.text),
+            false => usage(e.text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: a service manager tries again only when that may help.
+    use super::*;
+    use std::io::{Error, ErrorKind};
+
+    #[test]
+    fn what_is_wrong_stays_so_and_a_disk_may_come_back() {
+        for (error, exit_code) in [
+            (wrong("`copies` must be between 1 and 4"), 2),
+            (unread("/f", &ErrorKind::NotFound.into()), 2),
+            (unread("/f", &ErrorKind::PermissionDenied.into()), 2),
+            (unread("/f", &Error::from_raw_os_error(5)), 1),
+            (unread("/f", &ErrorKind::TimedOut.into()), 1),
+        ] {
+            let text = error.to_string();
+            let failure = Failure::from(error);
+            assert_eq!(failure.exit_code(), exit_code, "{text}");
+            assert_eq!(failure.to_string(), text);
+        }
     }
 }

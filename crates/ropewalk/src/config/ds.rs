@@ -7,7 +7,7 @@ use super::checks::{
 use super::common::{
     Checked, ConfigError, Connections, StoreKind, default_busy_poll_us, default_connections_max,
     default_nfs_listen, default_rdma_crc, default_rdma_inline, default_traces_every, exact_size,
-    wrong,
+    unread, wrong,
 };
 use crate::logging::LogFormat;
 use crate::rdma_provider::ProviderChoice;
@@ -232,12 +232,9 @@ impl DsConfig {
         let Some(path) = &self.join_token_file else {
             return Ok(self.join_token.clone());
         };
-        let text = std::fs::read_to_string(path).map_err(|e| {
-            wrong(format!(
-                "cannot read the join token {}: {e}",
-                path.display()
-            ))
-        })?;
+        let text = std::fs::read_to_string(path);
+        let what = format!("cannot read the join token {}", path.display());
+        let text = text.map_err(|e| unread(what, &e))?;
         Ok(Some(text.trim().to_owned()))
     }
 }

@@ -308,7 +308,7 @@ impl Plan {
     }
 
     fn check(&self) -> Outcome {
-        let at = |file: &Path, e: config::ConfigError| failed(format!("{}: {e}", file.display()));
+        let at = |file: &Path, e: config::ConfigError| usage(format!("{}: {e}", file.display()));
         self.mds.config.check().map_err(|e| at(&self.mds.file, e))?;
         for ds in &self.ds {
             ds.config.check().map_err(|e| at(&ds.file, e))?;
