@@ -15,6 +15,7 @@ mod ports;
 mod rdma;
 mod row;
 mod rpcbind;
+mod rules;
 mod server;
 mod sockets;
 mod state;
