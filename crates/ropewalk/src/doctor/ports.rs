@@ -1,12 +1,18 @@
 //! The ports of a server: its own, another program's, or nobody's.
 
 use super::installed::Installed;
+use super::outside;
 use super::row::Row;
-use super::server::Running;
-use super::sockets::{Listening, Process, holders, listening, parent_of};
+use super::server::{PROGRAM, Running};
+use super::sockets::{Listening, Process, holders, listening, name_of, parent_of};
 use std::net::SocketAddr;
 
-const CHECK: &str = "port";
+/// The name of its rows.
+pub(super) const CHECK: &str = "port";
+/// The first process of a machine, which keeps sockets for units (docs/decisions/19-kept-sockets.md).
+const FIRST: u32 = 1;
+/// How the kernel calls it where it is systemd.
+const SYSTEMD: &str = "systemd";
 
 /// One row for each listener.
 pub(super) fn check(installed: &Installed, running: &Running) -> Vec<Row> {
@@ -30,9 +36,14 @@ pub(super) fn check(installed: &Installed, running: &Running) -> Vec<Row> {
         .collect();
     let inodes: Vec<u64> = near.iter().map(|l| l.inode).collect();
     let held = holders(&inodes);
-    // A data server's sockets are those of the process that watches it.
-    let watcher = running.pid.and_then(parent_of).filter(|pid| *pid > 1);
+    // A data server's sockets are those of the process that watches it. In a container that is the first one.
+    let watcher = running.pid.and_then(parent_of);
+    let watcher = watcher.filter(|pid| *pid > FIRST || name_of(*pid).starts_with(PROGRAM));
     let own: Vec<u32> = running.pid.into_iter().chain(watcher).collect();
+    let kept = match running.status.is_some() || near.is_empty() {
+        true => 0,
+        false => kept_by_systemd(installed),
+    };
     let row = |(key, address): &(&'static str, SocketAddr)| {
         let at = near.iter().filter(|l| overlaps(l.address, *address));
         let found: Vec<&Listening> = at.copied().collect();
@@ -44,10 +55,22 @@ pub(super) fn check(installed: &Installed, running: &Running) -> Vec<Row> {
             holders: who.cloned().collect(),
             own: &own,
             answers: running.status.is_some(),
+            kept,
         };
         judge(key, *address, &seen, installed)
     };
     wanted.iter().map(row).collect()
+}
+
+/// How many sockets systemd keeps for the unit of a server, by its own word.
+fn kept_by_systemd(installed: &Installed) -> u32 {
+    if !installed.is_packaged() {
+        return 0;
+    }
+    let unit = format!("ropewalk-{}", installed.role.word());
+    let asked = ["show", "--property=NFileDescriptorStore", "--value", &unit];
+    let said = outside::ask("systemctl", &asked);
+    said.and_then(|said| said.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Whether a socket at one address takes what comes to the other.
@@ -66,6 +89,8 @@ struct Seen<'a> {
     own: &'a [u32],
     /// Whether the server answers.
     answers: bool,
+    /// How many sockets systemd keeps for the server.
+    kept: u32,
 }
 
 fn judge(key: &str, address: SocketAddr, seen: &Seen<'_>, installed: &Installed) -> Row {
@@ -73,7 +98,24 @@ fn judge(key: &str, address: SocketAddr, seen: &Seen<'_>, installed: &Installed)
     if seen.holders.iter().any(|process| is_own(&process)) {
         return Row::ok(CHECK, format!("{address} (`{key}`) is the server's"));
     }
-    if let Some(other) = seen.holders.first() {
+    let is_systemd = |process: &Process| process.pid == FIRST && process.name == SYSTEMD;
+    let others = seen.holders.iter().find(|process| !is_systemd(process));
+    match (seen.holders.first(), others) {
+        (Some(_), None) if seen.kept > 0 => {
+            let says =
+                format!("{address} (`{key}`) is kept by systemd for the server's next start");
+            return Row::ok(CHECK, says);
+        }
+        (Some(_), None) => {
+            return Row::failed(
+                CHECK,
+                format!("{address} (`{key}`) is in use by systemd for another unit"),
+                format!("find it with `systemctl list-sockets`, and stop it, or change `{key}`"),
+            );
+        }
+        _ => {}
+    }
+    if let Some(other) = others {
         return Row::failed(
             CHECK,
             format!(
@@ -87,6 +129,12 @@ fn judge(key: &str, address: SocketAddr, seen: &Seen<'_>, installed: &Installed)
         (true, true) => Row::ok(
             CHECK,
             format!("{address} (`{key}`) is open; only root can see that it is the server's"),
+        ),
+        (true, false) if seen.kept > 0 => Row::unknown(
+            CHECK,
+            format!(
+                "{address} (`{key}`) is open; only root can see whether systemd keeps it for the server"
+            ),
         ),
         (true, false) if seen.own.is_empty() => Row::failed(
             CHECK,
@@ -129,7 +177,7 @@ mod tests {
         let (_dir, server) = installed("");
         let process = |pid| Process {
             pid,
-            name: "other".to_owned(),
+            name: if pid == FIRST { SYSTEMD } else { "other" }.to_owned(),
         };
         for (bound, holders, own, answers, verdict, says) in [
             (
@@ -175,6 +223,46 @@ mod tests {
                 holders,
                 own,
                 answers,
+                kept: 0,
+            };
+            let row = judge("listen", "127.0.0.1:1".parse().unwrap(), &seen, &server);
+            assert_eq!(row.verdict, verdict, "{row:?}");
+            assert!(row.says.contains(says), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn a_socket_of_systemd_is_the_servers_when_its_unit_has_kept_ones() {
+        let (_dir, server) = installed("");
+        let process = |pid, name: &str| Process {
+            pid,
+            name: name.to_owned(),
+        };
+        let systemd = process(FIRST, SYSTEMD);
+        for (holders, kept, verdict, says) in [
+            (vec![systemd.clone()], 2, Verdict::Ok, "next start"),
+            (vec![systemd.clone()], 0, Verdict::Failed, "another unit"),
+            (
+                vec![systemd, process(9, "x")],
+                2,
+                Verdict::Failed,
+                "by x (pid 9)",
+            ),
+            // A container's first process is any program.
+            (
+                vec![process(FIRST, "nginx")],
+                0,
+                Verdict::Failed,
+                "by nginx (pid 1)",
+            ),
+            (vec![], 2, Verdict::Unknown, "whether systemd keeps it"),
+        ] {
+            let seen = Seen {
+                bound: true,
+                holders,
+                own: &[],
+                answers: false,
+                kept,
             };
             let row = judge("listen", "127.0.0.1:1".parse().unwrap(), &seen, &server);
             assert_eq!(row.verdict, verdict, "{row:?}");

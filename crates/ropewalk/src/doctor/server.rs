@@ -15,7 +15,7 @@ const CHECK: &str = "server";
 /// Longest text of a pid.
 const PID_BYTES_MAX: u64 = 32;
 /// The program's name, as the kernel has it.
-const PROGRAM: &str = "ropewalk";
+pub(super) const PROGRAM: &str = "ropewalk";
 
 /// A server now.
 #[derive(Debug, Default)]

@@ -117,7 +117,8 @@ fn socket_inode(link: &Path) -> Option<u64> {
     text.strip_suffix(']')?.parse().ok()
 }
 
-fn name_of(pid: u32) -> String {
+/// The program of a process, as the kernel has it.
+pub(super) fn name_of(pid: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
     name.map_or_else(|_| "a program".to_owned(), |name| name.trim().to_owned())
 }
