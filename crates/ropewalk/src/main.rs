@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod account;
 mod admin;
 mod api;
 mod backoff;

@@ -9,7 +9,8 @@ use crate::status::DataServerRow;
 use crate::times::now_s;
 use std::path::Path;
 
-const CHECK: &str = "clock";
+/// The name of its row.
+pub(super) const CHECK: &str = "clock";
 /// systemd-timesyncd makes this when it has set the clock.
 const TIMESYNCD: &str = "/run/systemd/timesync/synchronized";
 /// A clock that is ahead by less does no harm that anybody sees.

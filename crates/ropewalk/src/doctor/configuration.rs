@@ -1,10 +1,14 @@
 //! Whether a server's configuration can be used, by the code that the server itself uses.
 
-use super::installed::Installed;
-use super::row::Row;
-use super::server::Running;
+use super::installed::{Installed, Unusable};
+use super::row::{Row, Verdict};
+use super::server::{Running, server_user};
+use crate::account::{Account, Wanted};
+use std::path::Path;
 
-const CHECK: &str = "configuration";
+/// The name of its first row.
+pub(super) const CHECK: &str = "configuration";
+const TOKEN: &str = "join token";
 
 /// The file, and the token that it names.
 pub(super) fn check(installed: &Installed, running: &Running) -> Vec<Row> {
@@ -14,31 +18,65 @@ pub(super) fn check(installed: &Installed, running: &Running) -> Vec<Row> {
             "no configuration was found for this directory: name it with --config FILE",
         )];
     };
-    if let Some(Err(why)) = &installed.config {
-        return vec![Row::failed(
-            CHECK,
-            why.to_string(),
-            format!(
-                "mend it, until `ropewalk config check {}` is content",
-                file.display()
-            ),
-        )];
+    let shown = file.display();
+    match &installed.config {
+        Some(Err(Unusable::Wrong(why))) => {
+            let action = format!("mend it, until `ropewalk config check {shown}` is content");
+            return vec![Row::failed(CHECK, why.to_string(), action)];
+        }
+        Some(Err(Unusable::Late(limit))) => {
+            return vec![Row::failed(CHECK, limit.late(), limit.action())];
+        }
+        Some(Ok(_)) | None => {}
     }
-    let valid = Row::ok(CHECK, format!("{} is valid", file.display()));
-    [valid]
-        .into_iter()
-        .chain(token(installed, running))
-        .collect()
+    let user = server_user(installed, running);
+    let valid = Row::ok(CHECK, format!("{shown} is valid"));
+    let verdict = match running.status {
+        // It is a matter of the next start.
+        Some(_) => Verdict::Warning,
+        None => Verdict::Failed,
+    };
+    let closed = closed(CHECK, file, user.as_ref());
+    let first = closed.map_or(valid, |row| Row { verdict, ..row });
+    let token = token(installed, running, user.as_ref());
+    [first].into_iter().chain(token).collect()
+}
+
+/// A file that the server's user may not read: root, who runs this, may.
+fn closed(check: &'static str, file: &Path, user: Option<&Account>) -> Option<Row> {
+    let user = user?;
+    let closed = user.refused_at(file, Wanted::Read)?;
+    let (name, file, at) = (&user.name, file.display(), closed.path.display());
+    let (why, action) = match closed.wanted {
+        Wanted::Pass => (
+            format!(": {at} lets it not through"),
+            format!("chmod o+x {at}, or let a group of {name} through"),
+        ),
+        Wanted::Read | Wanted::All => (
+            String::new(),
+            format!("chown root:{name} {at}; chmod 0640 {at}"),
+        ),
+    };
+    let says = format!("the server runs as {name}, which may not read {file}{why}");
+    Some(Row::failed(check, says, action))
 }
 
 /// A token that cannot be read keeps a server from joining. One that runs has read it, or needs none.
-fn token(installed: &Installed, running: &Running) -> Option<Row> {
-    let why = installed.ds()?.token().err()?;
+fn token(installed: &Installed, running: &Running, user: Option<&Account>) -> Option<Row> {
     if running.status.is_some() {
         return None;
     }
+    let ds = installed.ds()?;
+    let Err(why) = ds.token() else {
+        // A server that has joined starts without it.
+        let row = closed(TOKEN, ds.join_token_file.as_deref()?, user)?;
+        return Some(Row {
+            verdict: Verdict::Warning,
+            ..row
+        });
+    };
     Some(Row::warning(
-        "join token",
+        TOKEN,
         format!("{why}: a server that has not joined cannot start"),
         "let the server's user read it, or take `join_token_file` away once the server has joined",
     ))
@@ -48,8 +86,8 @@ fn token(installed: &Installed, running: &Running) -> Option<Row> {
 mod tests {
     //! Goal: what is wrong with a file is said as `config check` says it, and a missing token before a server starts.
     use super::*;
-    use crate::doctor::row::Verdict;
     use crate::status::ServerStatus;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn files_have_their_verdicts() {
@@ -97,5 +135,24 @@ mod tests {
             assert_eq!(found, verdicts, "{text}");
             assert!(rows.last().unwrap().says.contains(says), "{rows:?}");
         }
+    }
+
+    #[test]
+    fn a_file_that_the_servers_user_may_not_read_is_named_although_root_can() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("mds.toml");
+        std::fs::write(&file, "state_dir = '/s'").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let user = |uid| Account {
+            name: "ropewalk".to_owned(),
+            uid,
+            groups: vec![uid],
+        };
+        let row = closed(CHECK, &file, Some(&user(3_999_999_999))).unwrap();
+        assert_eq!(row.verdict, Verdict::Failed);
+        assert!(row.says.contains("runs as ropewalk"), "{row:?}");
+        let own = rustix::process::geteuid().as_raw();
+        assert_eq!(closed(CHECK, &file, Some(&user(own))), None);
+        assert_eq!(closed(CHECK, &file, None), None);
     }
 }

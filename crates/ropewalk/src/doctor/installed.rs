@@ -1,7 +1,9 @@
 //! The servers of this machine: by a file, by a directory, or where they are as a rule.
 //!
-//! Owns what is known of a server from its files, also when its configuration cannot be read. Asks no server and changes nothing.
+//! Owns what is known of a server from its files, also when its configuration cannot be read, or its disk gives no answer. Asks no
+//! server and changes nothing.
 
+use super::limit::{Limit, begin};
 use crate::config::{self, CONFIG_BYTES_MAX, ConfigError, Connections, DsConfig, MdsConfig};
 use crate::config_cmd::{ServerRole, role_of};
 use crate::rdma_provider::ProviderChoice;
@@ -17,6 +19,18 @@ pub(super) enum Config {
     Ds(Box<DsConfig>),
 }
 
+/// Why a configuration cannot be used.
+#[derive(Debug)]
+pub(super) enum Unusable {
+    /// What is wrong with it.
+    Wrong(ConfigError),
+    /// It, or a directory that it names, was waited for in vain.
+    Late(Limit),
+}
+
+/// What is to be said, and what to do, where no server can be found.
+type NotFound = (String, String);
+
 /// A server as its files show it.
 #[derive(Debug)]
 pub(super) struct Installed {
@@ -26,7 +40,7 @@ pub(super) struct Installed {
     /// Its configuration file, if one was found.
     pub(super) file: Option<PathBuf>,
     /// What the file says, or why it cannot be used. None without a file.
-    pub(super) config: Option<Result<Config, ConfigError>>,
+    pub(super) config: Option<Result<Config, Unusable>>,
     /// Where its state lies, as far as that can be told.
     pub(super) state_dir: Option<PathBuf>,
     /// The directory of the `ropewalk up` that it belongs to.
@@ -34,17 +48,29 @@ pub(super) struct Installed {
 }
 
 impl Installed {
-    /// The server of a configuration file.
+    /// The server of a configuration file. Blocks for two limits of a disk at most.
     pub(super) fn of_file(file: &Path) -> Self {
-        let role = role_of(file, None);
-        let config = match role {
-            ServerRole::Mds => config::load(file).map(|c| Config::Mds(Box::new(c))),
-            ServerRole::Ds => config::load(file).map(|c| Config::Ds(Box::new(c))),
+        let limit = Limit::disk(file);
+        let path = file.to_owned();
+        let look = begin(&limit, move || {
+            (role_of(&path, None), said_state_dir(&path))
+        });
+        let is_ds = file.file_name().is_some_and(|name| name == "ds.toml");
+        let by_name = if is_ds {
+            ServerRole::Ds
+        } else {
+            ServerRole::Mds
         };
+        let (role, said_dir) = look.answer().unwrap_or((by_name, None));
+        // The check of a configuration looks at its state directory too.
+        let limit = Limit::disk(said_dir.as_deref().unwrap_or(file));
+        let path = file.to_owned();
+        let load = begin(&limit, move || load(role, &path).map_err(Unusable::Wrong));
+        let config = load.answer().unwrap_or(Err(Unusable::Late(limit)));
         let state_dir = match &config {
             Ok(Config::Mds(mds)) => Some(mds.state_dir.clone()),
             Ok(Config::Ds(ds)) => Some(ds.state_dir.clone()),
-            Err(_) => said_state_dir(file),
+            Err(_) => said_dir,
         };
         Self {
             name: role.word().to_owned(),
@@ -57,14 +83,7 @@ impl Installed {
     }
 
     /// The server of a state directory, without a file.
-    fn of_dir(dir: &Path) -> Self {
-        // Only a data server has redo.log; only a metadata server has the cluster's CA.
-        let is_ds = dir.join("redo.log").exists() && !dir.join("ca.pem").exists();
-        let role = if is_ds {
-            ServerRole::Ds
-        } else {
-            ServerRole::Mds
-        };
+    fn of_dir(dir: &Path, role: ServerRole) -> Self {
         Self {
             name: role.word().to_owned(),
             role,
@@ -186,68 +205,123 @@ fn said_state_dir(file: &Path) -> Option<PathBuf> {
     table.get("state_dir")?.as_str().map(PathBuf::from)
 }
 
-/// Servers at `dir`: one whose state lies there, or those of a `ropewalk up`.
-pub(super) fn at_dir(dir: &Path) -> Vec<Installed> {
-    let up = of_up(dir);
-    if !up.is_empty() {
-        return up;
+fn load(role: ServerRole, file: &Path) -> Result<Config, ConfigError> {
+    match role {
+        ServerRole::Mds => config::load(file).map(|c| Config::Mds(Box::new(c))),
+        ServerRole::Ds => config::load(file).map(|c| Config::Ds(Box::new(c))),
     }
-    let roles = [ServerRole::Mds, ServerRole::Ds];
-    let own = roles.map(|role| dir.join(format!("{}.toml", role.word())));
-    if let Some(file) = own.iter().find(|file| file.exists()) {
-        return vec![Installed::of_file(file)];
-    }
-    let packaged = roles
-        .map(packaged_file)
-        .into_iter()
-        .filter(|file| file.exists());
-    let mut packaged = packaged.map(|file| Installed::of_file(&file));
-    let is_it = |i: &Installed| i.state_dir.as_deref() == Some(dir);
-    vec![
-        packaged
-            .find(is_it)
-            .unwrap_or_else(|| Installed::of_dir(dir)),
-    ]
 }
 
-fn of_up(dir: &Path) -> Vec<Installed> {
+/// What is at a directory.
+enum Found {
+    /// Servers of a `ropewalk up`: names and files.
+    Up(Vec<(String, PathBuf)>),
+    /// A server's own file.
+    File(PathBuf),
+    /// The state of a server, and the files of the package.
+    State(ServerRole, Vec<PathBuf>),
+}
+
+/// Servers at `dir`: one whose state lies there, or those of a `ropewalk up`.
+///
+/// # Errors
+/// A sentence and what to do: the disk gives no answer.
+pub(super) fn at_dir(dir: &Path) -> Result<Vec<Installed>, NotFound> {
+    let path = dir.to_owned();
+    let found = within_limit(dir, move || {
+        let up = files_of_up(&path);
+        if !up.is_empty() {
+            return Found::Up(up);
+        }
+        let roles = [ServerRole::Mds, ServerRole::Ds];
+        let mut own = roles
+            .map(|role| path.join(format!("{}.toml", role.word())))
+            .into_iter();
+        if let Some(file) = own.find(|file| file.exists()) {
+            return Found::File(file);
+        }
+        // Only a data server has redo.log; only a metadata server has the cluster's CA.
+        let is_ds = path.join("redo.log").exists() && !path.join("ca.pem").exists();
+        let role = if is_ds {
+            ServerRole::Ds
+        } else {
+            ServerRole::Mds
+        };
+        let packaged = roles.map(packaged_file).into_iter();
+        Found::State(role, packaged.filter(|file| file.exists()).collect())
+    })?;
+    Ok(match found {
+        Found::Up(files) => of_up(dir, files),
+        Found::File(file) => vec![Installed::of_file(&file)],
+        Found::State(role, packaged) => {
+            let mut packaged = packaged.iter().map(|file| Installed::of_file(file));
+            let is_it = |i: &Installed| i.state_dir.as_deref() == Some(dir);
+            let server = packaged.find(is_it);
+            vec![server.unwrap_or_else(|| Installed::of_dir(dir, role))]
+        }
+    })
+}
+
+fn within_limit<T: Send + 'static>(
+    path: &Path,
+    look: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, NotFound> {
+    let limit = Limit::disk(path);
+    let answer = begin(&limit, look).answer();
+    answer.ok_or_else(|| (limit.late(), limit.action().to_owned()))
+}
+
+/// Names and files of the servers of a `ropewalk up`.
+fn files_of_up(dir: &Path) -> Vec<(String, PathBuf)> {
     let mds = [("mds".to_owned(), "mds.toml")];
     let ds = (1..=UP_DS_MAX).map(|n| (format!("ds-{n}"), "ds.toml"));
     let files = mds.into_iter().chain(ds).map(|(name, file)| {
         let file = dir.join(&name).join(file);
         (name, file)
     });
-    let there = files.filter(|(_, file)| file.exists());
+    files.filter(|(_, file)| file.exists()).collect()
+}
+
+/// Reads them all at once, so that disks that hang hold up one patience.
+fn of_up(dir: &Path, files: Vec<(String, PathBuf)>) -> Vec<Installed> {
     let server = |(name, file): (String, PathBuf)| Installed {
         name,
         up: Some(dir.to_owned()),
         ..Installed::of_file(&file)
     };
-    there.map(server).collect()
+    std::thread::scope(|scope| {
+        let read = files.into_iter().map(|it| scope.spawn(move || server(it)));
+        let reading: Vec<_> = read.collect();
+        let servers = reading.into_iter().filter_map(|server| server.join().ok());
+        servers.collect()
+    })
 }
 
 /// Servers where they are as a rule: those of the package, else those of a `ropewalk up`.
 ///
 /// # Errors
 /// A sentence and what to do, if there are none or they cannot be seen.
-pub(super) fn usual() -> Result<Vec<Installed>, (String, String)> {
-    let files = [ServerRole::Mds, ServerRole::Ds].map(packaged_file);
-    if let Some(e) = files.iter().find_map(|file| file.try_exists().err()) {
+pub(super) fn usual() -> Result<Vec<Installed>, NotFound> {
+    let there = within_limit(Path::new(CONFIG_DIR), || {
+        let files = [ServerRole::Mds, ServerRole::Ds].map(packaged_file);
+        let there = files.map(|file| file.try_exists().map(|is| is.then_some(file)));
+        there.into_iter().collect::<Result<Vec<_>, _>>()
+    })?;
+    let there = there.map_err(|e| {
         let says = format!("cannot look into {CONFIG_DIR}: {e}");
-        return Err((
-            says,
-            "run this as root, or name a server with --dir DIR".to_owned(),
-        ));
-    }
-    let there = files.iter().filter(|file| file.exists());
-    let packaged: Vec<Installed> = there.map(|file| Installed::of_file(file)).collect();
+        let action = "run this as root, or name a server with --dir DIR";
+        (says, action.to_owned())
+    })?;
+    let there = there.into_iter().flatten();
+    let packaged: Vec<Installed> = there.map(|file| Installed::of_file(&file)).collect();
     if !packaged.is_empty() {
         return Ok(packaged);
     }
     let dir = default_dir().map_err(|e| (e.to_string(), "say where with --dir DIR".to_owned()))?;
-    let up = of_up(&dir);
+    let path = dir.clone();
+    let up = within_limit(&dir, move || files_of_up(&path))?;
     if !up.is_empty() {
-        return Ok(up);
+        return Ok(of_up(&dir, up));
     }
     let says = format!(
         "no server is set up: {CONFIG_DIR} has neither mds.toml nor ds.toml, and no `ropewalk up` has its state in {}",
@@ -289,8 +363,9 @@ mod tests {
     #[test]
     fn servers_are_found_by_directory() {
         let dir = tempfile::tempdir().unwrap();
-        let names =
-            |dir: &Path| -> Vec<String> { at_dir(dir).into_iter().map(|i| i.name).collect() };
+        let names = |dir: &Path| -> Vec<String> {
+            at_dir(dir).unwrap().into_iter().map(|i| i.name).collect()
+        };
         assert_eq!(names(dir.path()), ["mds"]);
         std::fs::write(dir.path().join("redo.log"), "").unwrap();
         assert_eq!(names(dir.path()), ["ds"]);
@@ -303,7 +378,11 @@ mod tests {
             std::fs::write(dir.path().join(name).join(file), "state_dir = '/s'").unwrap();
         }
         assert_eq!(names(dir.path()), ["mds", "ds-1", "ds-2"]);
-        assert!(at_dir(dir.path())[1].start().contains("ropewalk up --dir"));
+        assert!(
+            at_dir(dir.path()).unwrap()[1]
+                .start()
+                .contains("ropewalk up --dir")
+        );
         assert_eq!(names(&dir.path().join("ds-2")), ["ds"]);
     }
 

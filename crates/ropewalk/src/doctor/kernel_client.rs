@@ -5,7 +5,8 @@
 use super::row::Row;
 use std::path::Path;
 
-const CHECK: &str = "kernel client";
+/// The name of its row.
+pub(super) const CHECK: &str = "kernel client";
 /// The modules of NFSv4, and of the layouts by which data go to data servers.
 const CLIENT: &str = "/nfsv4.ko";
 const LAYOUTS: &str = "/nfs_layout_nfsv41_files.ko";

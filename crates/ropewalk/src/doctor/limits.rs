@@ -6,7 +6,8 @@ use super::server::Running;
 use crate::daemon::{connections_possible, files_wanted};
 use rustix::process::{Resource, getrlimit};
 
-const CHECK: &str = "open files";
+/// The name of its row.
+pub(super) const CHECK: &str = "open files";
 /// Most files that are counted.
 const COUNTED_MAX: usize = 1 << 21;
 

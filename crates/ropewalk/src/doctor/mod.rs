@@ -1,7 +1,7 @@
 //! `ropewalk doctor`: looks at the servers of this machine, whatever state they are in, and says what to do.
 //!
 //! Owns the order of the rows and how they are shown; each file below is one subject. Changes nothing: it takes no lock, and makes no
-//! file with a name. A subject whose server or configuration is missing leaves the others alone.
+//! file with a name. A subject whose server or configuration is missing leaves the others alone, and so does one that gives no answer.
 
 mod clock;
 mod cluster;
@@ -9,6 +9,7 @@ mod configuration;
 mod firewall;
 mod installed;
 mod kernel_client;
+mod limit;
 mod limits;
 mod outside;
 mod ports;
@@ -26,10 +27,13 @@ use crate::out;
 use crate::status::{MdsStatus, ServerStatus};
 use crate::table::table;
 use installed::Installed;
+use limit::{Job, Limit, begin};
 use row::{Row, Verdict};
 use serde_json::json;
 use server::Running;
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// `ropewalk doctor`.
 #[derive(Debug, clap::Args)]
@@ -53,7 +57,7 @@ pub(crate) struct DoctorArgs {
 /// `ropewalk doctor`.
 pub(crate) fn run(args: &DoctorArgs) -> Outcome {
     let rows = match servers(args) {
-        Ok(servers) => look(&servers),
+        Ok(servers) => look(servers),
         Err((says, action)) => vec![Row::failed("servers", says, action)],
     };
     match args.json {
@@ -74,61 +78,145 @@ pub(crate) fn run(args: &DoctorArgs) -> Outcome {
 fn servers(args: &DoctorArgs) -> Result<Vec<Installed>, (String, String)> {
     match (&args.config, &args.dir) {
         (Some(file), _) => Ok(vec![Installed::of_file(file)]),
-        (None, Some(dir)) => Ok(installed::at_dir(dir)),
+        (None, Some(dir)) => installed::at_dir(dir),
         (None, None) => installed::usual(),
     }
 }
 
 /// All rows: those of each server, then those of the machine.
-fn look(servers: &[Installed]) -> Vec<Row> {
+fn look(servers: Vec<Installed>) -> Vec<Row> {
     // At once, so that servers that hang hold up one patience.
-    let running: Vec<Running> = std::thread::scope(|scope| {
-        let ask = |installed: &Installed| {
-            let dir = installed.state_dir.clone();
-            scope.spawn(move || Running::ask(dir.as_deref()))
-        };
-        let asked: Vec<_> = servers.iter().map(ask).collect();
-        let answered = asked
-            .into_iter()
-            .map(|asking| asking.join().unwrap_or_default());
-        answered.collect()
+    let asked = servers.into_iter().map(|installed| {
+        let dir = installed.state_dir.clone();
+        let limit = Limit::server(dir.as_deref().unwrap_or(Path::new("/")));
+        let asking = begin(&limit, move || Running::ask(dir.as_deref()));
+        (Arc::new(installed), limit, asking)
     });
-    let pairs = || servers.iter().zip(&running);
-    let mut rows: Vec<Row> = pairs()
-        .flat_map(|(installed, running)| {
-            let rows = of_server(installed, running).into_iter();
-            rows.map(move |row| row.of(&installed.name))
-        })
-        .collect();
-    let named: Vec<(String, &Running)> = pairs()
-        .map(|(i, running)| (i.name.clone(), running))
+    let asked: Vec<_> = asked.collect();
+    let answered = asked.into_iter().map(|(installed, limit, asking)| {
+        let running = asking.answer().unwrap_or_else(|| Running::late(&limit));
+        (installed, Arc::new(running))
+    });
+    let pairs: Vec<Pair> = answered.collect();
+    // All checks run at once, each with its limit.
+    let of_servers = pairs.iter().map(|pair| (pair, of_server(pair)));
+    let of_servers: Vec<(&Pair, Vec<Job>)> = of_servers.collect();
+    let machine = of_machine(&pairs);
+    let mut rows = Vec::new();
+    for ((installed, running), jobs) in of_servers {
+        rows.extend(limit::rows(jobs));
+        let told = mds_status(running).map_or_else(Vec::new, of_cluster);
+        rows.extend(told.into_iter().map(|row| row.of(&installed.name)));
+    }
+    let named: Vec<(String, &Running)> = pairs
+        .iter()
+        .map(|(installed, running)| (installed.name.clone(), &**running))
         .collect();
     rows.extend(versions::check(&named));
-    let listeners = servers.iter().flat_map(Installed::listeners);
-    let listeners: Vec<_> = listeners.map(|(_, address)| address).collect();
-    rows.push(firewall::check(&listeners));
-    rows.push(clock::of_machine());
-    let uses_rdma = servers.iter().any(|installed| installed.rdma().is_some());
-    if !uses_rdma {
-        rows.push(rdma::unused());
-    }
-    rows.push(kernel_client::check(uses_rdma));
+    rows.extend(limit::rows(machine));
     rows
 }
 
-fn of_server(installed: &Installed, running: &Running) -> Vec<Row> {
-    let mut rows = configuration::check(installed, running);
-    rows.push(server::check(installed, running));
-    rows.extend(state::check(installed, running));
-    rows.extend(ports::check(installed, running));
-    rows.extend(limits::check(installed, running));
-    rows.extend(installed.rdma().map(rdma::check));
-    rows.extend(installed.mds().and_then(|mds| rpcbind::check(mds, running)));
-    if let Some(mds) = mds_status(running) {
-        rows.extend(cluster::check(mds));
-        rows.extend(clock::of_data_servers(&mds.data_servers));
+/// A server, and how it is now.
+type Pair = (Arc<Installed>, Arc<Running>);
+
+/// Begins the checks of a server.
+fn of_server((installed, running): &Pair) -> Vec<Job> {
+    let root = Path::new("/");
+    let dir = installed.state_dir.as_deref();
+    let on_disk = || Limit::disk(dir.unwrap_or(root));
+    let job = |check, limit, work: fn(&Installed, &Running) -> Vec<Row>| {
+        let (installed, running) = (Arc::clone(installed), Arc::clone(running));
+        let name = installed.name.clone();
+        Job::begin(check, limit, move || work(&installed, &running)).of(&name)
+    };
+    let of_file = Limit::disk(installed.file.as_deref().or(dir).unwrap_or(root));
+    let processes = || Limit::machine("/proc", "see in `dmesg` what hangs");
+    let mut jobs = vec![
+        job(configuration::CHECK, of_file, configuration::check),
+        job(server::CHECK, on_disk(), |i, r| vec![server::check(i, r)]),
+    ];
+    jobs.push(match dir {
+        None => job(state::CHECK, on_disk(), |_, _| vec![state::nowhere()]),
+        Some(_) => job(state::CHECK, on_disk(), state_rows),
+    });
+    if dir.is_some() {
+        jobs.push(job(state::ROOM, on_disk(), |i, _| {
+            let dir = i.state_dir.as_deref();
+            dir.and_then(|dir| state::room(i.role, dir))
+                .into_iter()
+                .collect()
+        }));
+        jobs.push(job(state::FILE_SYSTEM, on_disk(), |i, _| {
+            let dir = i.state_dir.as_deref();
+            dir.and_then(|dir| state::file_system(i, dir))
+                .into_iter()
+                .collect()
+        }));
     }
+    jobs.push(job(ports::CHECK, processes(), ports::check));
+    jobs.push(job(limits::CHECK, processes(), |i, r| {
+        limits::check(i, r).into_iter().collect()
+    }));
+    jobs.push(job(rdma::CHECK, devices(), |i, _| {
+        i.rdma().map(rdma::check).into_iter().collect()
+    }));
+    let of_rpcbind = Limit::machine("rpcbind", "systemctl restart rpcbind");
+    jobs.push(job(rpcbind::CHECK, of_rpcbind, |i, r| {
+        i.mds()
+            .and_then(|mds| rpcbind::check(mds, r))
+            .into_iter()
+            .collect()
+    }));
+    jobs
+}
+
+fn state_rows(installed: &Installed, running: &Running) -> Vec<Row> {
+    let user = server::server_user(installed, running);
+    let dir = installed.state_dir.as_deref();
+    dir.map(|dir| state::check(dir, user.as_ref()))
+        .into_iter()
+        .collect()
+}
+
+fn devices() -> Limit {
+    Limit::machine(
+        "the RDMA devices",
+        "see in `dmesg` what they have, and try `ropewalk rdma`",
+    )
+}
+
+/// What a metadata server knows of the cluster.
+fn of_cluster(mds: &MdsStatus) -> Vec<Row> {
+    let mut rows = cluster::check(mds);
+    rows.extend(clock::of_data_servers(&mds.data_servers));
     rows
+}
+
+/// Begins the checks of this machine.
+fn of_machine(pairs: &[Pair]) -> Vec<Job> {
+    let listeners = pairs
+        .iter()
+        .flat_map(|(installed, _)| installed.listeners());
+    let listeners: Vec<SocketAddr> = listeners.map(|(_, address)| address).collect();
+    let uses_rdma = pairs
+        .iter()
+        .any(|(installed, _)| installed.rdma().is_some());
+    let rules = Limit::machine("nft and iptables-save", "try `nft list ruleset` by hand");
+    let time = Limit::machine("timedatectl", "try `timedatectl` by hand");
+    let modules = Limit::disk(Path::new("/lib/modules"));
+    let mut jobs = vec![
+        Job::begin(firewall::CHECK, rules, move || {
+            vec![firewall::check(&listeners)]
+        }),
+        Job::begin(clock::CHECK, time, || vec![clock::of_machine()]),
+    ];
+    if !uses_rdma {
+        jobs.push(Job::begin(rdma::CHECK, devices(), || vec![rdma::unused()]));
+    }
+    let client = move || vec![kernel_client::check(uses_rdma)];
+    jobs.push(Job::begin(kernel_client::CHECK, modules, client));
+    jobs
 }
 
 fn mds_status(running: &Running) -> Option<&MdsStatus> {
@@ -190,7 +278,7 @@ mod tests {
             format!("state_dir = '{}'\nlisten = [", dir.path().display()),
         )
         .unwrap();
-        let rows = look(&[Installed::of_file(&file)]);
+        let rows = look(vec![Installed::of_file(&file)]);
         let verdict = |check: &str| {
             rows.iter()
                 .find(|row| row.check == check)
@@ -218,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_gone_is_a_failed_check() {
-        let rows = look(&[Installed::of_file(&PathBuf::from("/no/such/ds.toml"))]);
+        let rows = look(vec![Installed::of_file(&PathBuf::from("/no/such/ds.toml"))]);
         assert!(rows[0].says.contains("cannot read"), "{rows:?}");
         assert!(
             rows.iter()

@@ -4,6 +4,7 @@
 
 use std::io::Read;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 /// How long a program may take.
@@ -28,11 +29,12 @@ fn ask_within(patience: Duration, program: &str, arguments: &[&str]) -> Option<S
         .spawn()
         .ok()?;
     let stdout = child.stdout.take()?;
-    // A thread, since the program may say nothing and not end.
-    let reading = std::thread::spawn(move || {
+    // A thread, since the program may say nothing and not end. It is left behind then.
+    let (told, answer) = channel();
+    std::thread::spawn(move || {
         let mut text = String::new();
         let read = stdout.take(ANSWER_BYTES_MAX).read_to_string(&mut text);
-        read.ok().map(|_| text)
+        let _ = told.send(read.ok().map(|_| text));
     });
     let end = Instant::now() + patience;
     let status = loop {
@@ -40,15 +42,18 @@ fn ask_within(patience: Duration, program: &str, arguments: &[&str]) -> Option<S
             Some(status) => break status,
             None if Instant::now() < end => std::thread::sleep(POLL),
             None => {
+                // One that waits for a disk does not end by this.
                 let _ = child.kill();
-                break child.wait().ok()?;
+                return None;
             }
         }
     };
     if !status.success() {
         return None;
     }
-    reading.join().ok()?
+    // A program that it has started may have kept its output open.
+    let left = end.saturating_duration_since(Instant::now());
+    answer.recv_timeout(left.max(POLL)).ok()?
 }
 
 #[cfg(test)]
@@ -66,6 +71,9 @@ mod tests {
             ask_within(Duration::from_millis(50), "sleep", &["60"]),
             None
         );
+        let holds_output = ["-c", "sleep 60 & echo yes"];
+        let patience = Duration::from_millis(200);
+        assert_eq!(ask_within(patience, "sh", &holds_output), None);
         assert!(begun.elapsed() < Duration::from_secs(30));
     }
 }

@@ -6,7 +6,8 @@ use crate::rdma_provider::ProviderChoice;
 use fabric_verbs::survey;
 use std::net::SocketAddr;
 
-const CHECK: &str = "RDMA";
+/// The name of its row.
+pub(super) const CHECK: &str = "RDMA";
 
 /// For a server that listens for RDMA.
 pub(super) fn check((choice, listen): (ProviderChoice, &[SocketAddr])) -> Row {

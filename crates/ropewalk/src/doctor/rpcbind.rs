@@ -5,7 +5,8 @@ use super::server::Running;
 use crate::config::MdsConfig;
 use crate::rpcbind::nfs3_registered;
 
-const CHECK: &str = "rpcbind";
+/// The name of its row.
+pub(super) const CHECK: &str = "rpcbind";
 
 /// For a metadata server with `register_rpcbind`.
 pub(super) fn check(mds: &MdsConfig, running: &Running) -> Option<Row> {

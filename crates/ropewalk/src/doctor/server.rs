@@ -1,17 +1,22 @@
-//! Whether a server runs: its admin socket, and the process that its directory names.
+//! Whether a server runs: its admin socket, the process that its directory names, and the user that it runs as.
 //!
 //! Owns [`Running`], which other checks need. Takes no lock: that could keep a server from starting.
 
 use super::installed::Installed;
+use super::limit::Limit;
 use super::row::Row;
+use crate::account::Account;
 use crate::admin::{Request, SOCKET_NAME, ask_at};
 use crate::config_cmd::ServerRole;
 use crate::daemon::LOCK_NAME;
+use crate::nss::package_user;
 use crate::status::{ServerStatus, duration};
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-const CHECK: &str = "server";
+/// The name of its row.
+pub(super) const CHECK: &str = "server";
 /// Longest text of a pid.
 const PID_BYTES_MAX: u64 = 32;
 /// The program's name, as the kernel has it.
@@ -29,7 +34,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Asks a server. Blocks for some seconds at most.
+    /// Asks a server. Blocks for some seconds, and for as long as the disk of its directory does.
     pub(super) fn ask(state_dir: Option<&Path>) -> Self {
         let Some(dir) = state_dir else {
             return Self::default();
@@ -52,6 +57,16 @@ impl Running {
     }
 }
 
+impl Running {
+    /// A server of which nothing came in time.
+    pub(super) fn late(limit: &Limit) -> Self {
+        Self {
+            silent: Some(limit.late()),
+            ..Self::default()
+        }
+    }
+}
+
 /// The process in `process.lock`, if it lives and is one of ours.
 fn locking_pid(dir: &Path) -> Option<u32> {
     let file = std::fs::File::open(dir.join(LOCK_NAME)).ok()?;
@@ -60,6 +75,19 @@ fn locking_pid(dir: &Path) -> Option<u32> {
     let pid: u32 = text.trim().parse().ok()?;
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     name.starts_with(PROGRAM).then_some(pid)
+}
+
+/// The user that a server runs as, or will: that of its process, else that of the package. May ask the name service.
+pub(super) fn server_user(installed: &Installed, running: &Running) -> Option<Account> {
+    let process = running.pid.map(|pid| format!("/proc/{pid}"));
+    let of_process = process.and_then(|path| std::fs::metadata(path).ok());
+    let of_package = || {
+        let user = installed.is_packaged().then(package_user)?.ok()??;
+        Account::of(user).ok()
+    };
+    of_process
+        .map(|process| Account::of_uid(process.uid(), process.gid()))
+        .or_else(of_package)
 }
 
 /// Whether it runs and answers.

@@ -4,19 +4,23 @@
 
 use super::installed::Installed;
 use super::row::Row;
-use super::server::Running;
+use crate::account::{Account, Wanted};
 use crate::config::StoreKind;
 use crate::config_cmd::ServerRole;
-use crate::nss::{package_user, user_name};
+use crate::nss::user_name;
 use crate::table::bytes;
-use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags, StatVfsMountFlags};
+use rustix::io::Errno;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-const CHECK: &str = "state directory";
-const ROOM: &str = "free space";
-const FILE_SYSTEM: &str = "file system";
+/// The name of a row.
+pub(super) const CHECK: &str = "state directory";
+/// The name of a row.
+pub(super) const ROOM: &str = "free space";
+/// The name of a row.
+pub(super) const FILE_SYSTEM: &str = "file system";
 /// Bits of others and of the group.
 const OTHERS: u32 = 0o077;
 const MIB: u64 = 1 << 20;
@@ -42,63 +46,73 @@ const NAMES: [(u64, &str); 11] = [
 /// File systems of other machines: a server on them is as slow and as safe as they are.
 const REMOTE: [&str; 3] = ["nfs", "cifs", "fuse"];
 
-/// All about it.
-pub(super) fn check(installed: &Installed, running: &Running) -> Vec<Row> {
-    let Some(dir) = &installed.state_dir else {
-        return vec![Row::unknown(
-            CHECK,
-            "the configuration does not say where it is",
-        )];
-    };
+/// Where a configuration does not name it.
+pub(super) fn nowhere() -> Row {
+    Row::unknown(CHECK, "the configuration does not say where it is")
+}
+
+/// Whether it is there, and the server's alone.
+pub(super) fn check(dir: &Path, user: Option<&Account>) -> Row {
     let found = match dir.metadata() {
         Ok(found) if found.is_dir() => found,
         Ok(_) => {
             let says = format!("{} is no directory", dir.display());
-            return vec![Row::failed(CHECK, says, "name another with `state_dir`")];
+            return Row::failed(CHECK, says, "name another with `state_dir`");
         }
         Err(e) if e.kind() == ErrorKind::NotFound => {
             let says = format!("{} is not there", dir.display());
             let action = "if the server ran before, mount its disk; else its first start makes it";
-            return vec![Row::warning(CHECK, says, action)];
+            return Row::warning(CHECK, says, action);
         }
-        Err(e) => return vec![Row::unknown(CHECK, format!("{}: {e}", dir.display()))],
+        Err(e) => return Row::unknown(CHECK, format!("{}: {e}", dir.display())),
     };
-    let wanted = wanted_user(installed, running);
-    let owner = (found.uid(), found.mode());
-    let mut rows = vec![judge_owner(dir, owner, wanted, user_name)];
-    rows.push(room(installed.role, dir));
-    rows.push(file_system(installed, dir));
-    rows
+    let owner = (found.uid(), found.gid(), found.mode());
+    let above = user.and_then(|user| user.refused_at(dir, Wanted::Pass));
+    let above = above
+        .filter(|closed| closed.path != dir)
+        .map(|closed| closed.path);
+    judge_owner(dir, owner, user, above.as_deref(), user_name)
 }
 
-/// The user that the server runs as, or will.
-fn wanted_user(installed: &Installed, running: &Running) -> Option<u32> {
-    let process = running.pid.map(|pid| format!("/proc/{pid}"));
-    let of_process = process.and_then(|path| std::fs::metadata(path).ok());
-    let of_package = || {
-        let package = installed.is_packaged().then(package_user);
-        package?.ok().flatten().map(|user| user.uid.as_raw())
-    };
-    of_process.map(|process| process.uid()).or_else(of_package)
-}
-
+/// By owner, group and mode, since root, who runs this, may do everything. `above` is a directory that the user cannot come through.
 fn judge_owner(
     dir: &Path,
-    (uid, mode): (u32, u32),
-    wanted: Option<u32>,
+    (uid, gid, mode): (u32, u32, u32),
+    user: Option<&Account>,
+    above: Option<&Path>,
     name: impl Fn(u32) -> String,
 ) -> Row {
     let shown = dir.display();
-    match wanted {
+    if let (Some(user), Some(above)) = (user, above) {
+        let above = above.display();
+        return Row::failed(
+            CHECK,
+            format!(
+                "the server runs as {}, which cannot come through {above} to {shown}",
+                user.name
+            ),
+            format!("chmod o+x {above}, or put `state_dir` elsewhere"),
+        );
+    }
+    match user {
         // Root may write wherever it likes.
-        Some(wanted) if wanted != uid && wanted != 0 => Row::failed(
+        Some(user) if user.uid != uid && user.uid != 0 => Row::failed(
             CHECK,
             format!(
                 "{shown} belongs to {}, and the server runs as {}",
                 name(uid),
-                name(wanted)
+                user.name
             ),
-            format!("chown -R {} {shown}", name(wanted)),
+            format!("chown -R {} {shown}", user.name),
+        ),
+        Some(user) if !user.may(Wanted::All, (uid, gid, mode)) => Row::failed(
+            CHECK,
+            format!(
+                "the server runs as {}, which may not read and write {shown} (mode {:04o})",
+                user.name,
+                mode & 0o7777
+            ),
+            format!("chmod 0700 {shown}"),
         ),
         _ if mode & OTHERS != 0 => Row::warning(
             CHECK,
@@ -113,7 +127,12 @@ fn judge_owner(
     }
 }
 
-fn room(role: ServerRole, dir: &Path) -> Row {
+/// What room it has; no row where there is no directory.
+pub(super) fn room(role: ServerRole, dir: &Path) -> Option<Row> {
+    dir.is_dir().then(|| room_of(role, dir))
+}
+
+fn room_of(role: ServerRole, dir: &Path) -> Row {
     match rustix::fs::statvfs(dir) {
         Ok(found) => judge_room(
             role,
@@ -158,10 +177,24 @@ struct Features {
     shares: bool,
 }
 
-fn file_system(installed: &Installed, dir: &Path) -> Row {
+/// What came of trying it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tried {
+    Has(Features),
+    /// Nothing can be written there.
+    ReadOnly,
+    /// Nothing may be made there by who runs this.
+    Hidden,
+}
+
+/// What its file system is and can do; no row where there is no directory.
+pub(super) fn file_system(installed: &Installed, dir: &Path) -> Option<Row> {
+    if !dir.is_dir() {
+        return None;
+    }
     let found = match rustix::fs::statfs(dir) {
         Ok(found) => found,
-        Err(e) => return Row::unknown(FILE_SYSTEM, format!("{}: {e}", dir.display())),
+        Err(e) => return Some(Row::unknown(FILE_SYSTEM, format!("{}: {e}", dir.display()))),
     };
     // A signed number on some machines.
     #[allow(clippy::cast_sign_loss, reason = "the low 32 bits are a pattern")]
@@ -171,11 +204,16 @@ fn file_system(installed: &Installed, dir: &Path) -> Row {
         Some(super::installed::Config::Ds(ds)) => ds.store == StoreKind::Memory,
         None => false,
     };
-    judge_file_system(kind, in_memory, features(dir))
+    Some(judge_file_system(kind, in_memory, features(dir)))
 }
 
-/// None when nothing may be made there.
-fn features(dir: &Path) -> Option<Features> {
+/// Tries it.
+fn features(dir: &Path) -> Tried {
+    // The user of a server sees that, too.
+    let flags = rustix::fs::statvfs(dir).map(|found| found.f_flag);
+    if flags.is_ok_and(|flags| flags.contains(StatVfsMountFlags::RDONLY)) {
+        return Tried::ReadOnly;
+    }
     let unnamed = || {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR)
@@ -184,23 +222,31 @@ fn features(dir: &Path) -> Option<Features> {
         Ok(file) => {
             let allocated = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, TRIED_BYTES);
             let shared = unnamed().and_then(|to| rustix::fs::ioctl_ficlone(to, &file));
-            Some(Features {
+            Tried::Has(Features {
                 allocates: allocated.is_ok(),
                 shares: shared.is_ok(),
             })
         }
-        Err(rustix::io::Errno::OPNOTSUPP) => Some(Features {
+        Err(Errno::OPNOTSUPP) => Tried::Has(Features {
             // Nothing that lacks unnamed files was seen to share.
             allocates: true,
             shares: false,
         }),
-        Err(_) => None,
+        Err(Errno::ROFS) => Tried::ReadOnly,
+        Err(_) => Tried::Hidden,
     }
 }
 
-fn judge_file_system(kind: u64, in_memory: bool, features: Option<Features>) -> Row {
+fn judge_file_system(kind: u64, in_memory: bool, tried: Tried) -> Row {
     let named = NAMES.iter().find(|(number, _)| *number == kind);
     let name = named.map_or_else(|| format!("{kind:#x}"), |(_, name)| (*name).to_owned());
+    if tried == Tried::ReadOnly {
+        return Row::failed(
+            FILE_SYSTEM,
+            format!("{name} is mounted read-only: the server can store nothing"),
+            "see in `dmesg` whether its disk has failed; if it is sound, `mount -o remount,rw` and restart the server",
+        );
+    }
     if (kind == TMPFS || kind == RAMFS) && !in_memory {
         return Row::warning(
             FILE_SYSTEM,
@@ -215,23 +261,23 @@ fn judge_file_system(kind: u64, in_memory: bool, features: Option<Features>) -> 
             "put `state_dir` on a disk of this machine",
         );
     }
-    match features {
-        Some(Features {
+    match tried {
+        Tried::Has(Features {
             allocates: false, ..
         }) => Row::failed(
             FILE_SYSTEM,
             format!("{name} cannot allocate space (fallocate)"),
             "put `state_dir` on ext4, xfs or btrfs",
         ),
-        Some(Features { shares: true, .. }) => Row::ok(
+        Tried::Has(Features { shares: true, .. }) => Row::ok(
             FILE_SYSTEM,
             format!("{name}; clones of files share storage"),
         ),
-        Some(_) => Row::ok(
+        Tried::Has(_) => Row::ok(
             FILE_SYSTEM,
             format!("{name}; clones of files are copied, as it has no reflinks"),
         ),
-        None => Row::ok(
+        Tried::Hidden | Tried::ReadOnly => Row::ok(
             FILE_SYSTEM,
             format!("{name}; only its user can see what it can do"),
         ),
@@ -274,20 +320,25 @@ mod tests {
     #[test]
     fn the_owner_is_the_server_and_nobody_else_looks() {
         let name = |uid: u32| format!("user{uid}");
-        for (uid, mode, wanted, verdict, action) in [
-            (1, 0o40700, Some(1), Verdict::Ok, None),
-            (1, 0o40700, None, Verdict::Ok, None),
-            (1, 0o40700, Some(0), Verdict::Ok, None),
-            (
-                0,
-                0o40700,
-                Some(1),
-                Verdict::Failed,
-                Some("chown -R user1 /s"),
-            ),
-            (1, 0o40755, Some(1), Verdict::Warning, Some("chmod 0700 /s")),
+        let above = Some(Path::new("/a"));
+        let mode_action = Some("chmod 0700 /s");
+        let chown = Some("chown -R user1 /s");
+        let pass = Some("chmod o+x /a, or put `state_dir` elsewhere");
+        for (uid, mode, wanted, above, verdict, action) in [
+            (1, 0o40700, Some(1), None, Verdict::Ok, None),
+            (1, 0o40700, None, None, Verdict::Ok, None),
+            (1, 0o40700, Some(0), None, Verdict::Ok, None),
+            (0, 0o40700, Some(1), None, Verdict::Failed, chown),
+            (1, 0o40755, Some(1), None, Verdict::Warning, mode_action),
+            (1, 0o40500, Some(1), None, Verdict::Failed, mode_action),
+            (1, 0o40700, Some(1), above, Verdict::Failed, pass),
         ] {
-            let row = judge_owner(Path::new("/s"), (uid, mode), wanted, name);
+            let user = wanted.map(|uid| Account {
+                name: name(uid),
+                uid,
+                groups: vec![uid],
+            });
+            let row = judge_owner(Path::new("/s"), (uid, 9, mode), user.as_ref(), above, name);
             assert_eq!(
                 (row.verdict, row.action.as_deref()),
                 (verdict, action),
@@ -302,62 +353,43 @@ mod tests {
             allocates: true,
             shares: true,
         };
-        for (kind, in_memory, features, verdict, says) in [
-            (
-                TMPFS,
-                false,
-                Some(all),
-                Verdict::Warning,
-                "tmpfs: all state is lost",
-            ),
-            (TMPFS, true, Some(all), Verdict::Ok, "tmpfs"),
-            (0x6969, false, None, Verdict::Warning, "nfs"),
-            (
-                0xef53,
-                false,
-                Some(Features {
-                    shares: false,
-                    ..all
-                }),
-                Verdict::Ok,
-                "copied",
-            ),
-            (
-                0x5846_5342,
-                false,
-                Some(all),
-                Verdict::Ok,
-                "xfs; clones of files share",
-            ),
-            (
-                0x1234,
-                false,
-                Some(Features {
-                    allocates: false,
-                    ..all
-                }),
-                Verdict::Failed,
-                "0x1234 cannot",
-            ),
-            (0xef53, false, None, Verdict::Ok, "only its user"),
+        let copies = Features {
+            shares: false,
+            ..all
+        };
+        let none = Features {
+            allocates: false,
+            ..all
+        };
+        let (all, copies, none) = (Tried::Has(all), Tried::Has(copies), Tried::Has(none));
+        let (ok, warning, failed) = (Verdict::Ok, Verdict::Warning, Verdict::Failed);
+        let read_only = "ext4 is mounted read-only";
+        for (kind, in_memory, tried, verdict, says) in [
+            (TMPFS, false, all, warning, "tmpfs: all state is lost"),
+            (TMPFS, true, all, ok, "tmpfs"),
+            (0x6969, false, Tried::Hidden, warning, "nfs"),
+            (0xef53, false, copies, ok, "copied"),
+            (0x5846_5342, false, all, ok, "xfs; clones of files share"),
+            (0x1234, false, none, failed, "0x1234 cannot"),
+            (0xef53, false, Tried::Hidden, ok, "only its user"),
+            (0xef53, false, Tried::ReadOnly, failed, read_only),
+            (TMPFS, false, Tried::ReadOnly, failed, "tmpfs is mounted"),
         ] {
-            let row = judge_file_system(kind, in_memory, features);
+            let row = judge_file_system(kind, in_memory, tried);
             assert_eq!(row.verdict, verdict, "{row:?}");
             assert!(row.says.contains(says), "{row:?}");
         }
         let dir = tempfile::tempdir().unwrap();
-        assert!(features(dir.path()).is_some());
+        assert!(matches!(features(dir.path()), Tried::Has(_)));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]
     fn a_directory_that_is_not_there_may_be_a_disk_that_is_not_mounted() {
         let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("mds.toml");
         let state = dir.path().join("gone");
-        std::fs::write(&file, format!("state_dir = '{}'", state.display())).unwrap();
-        let rows = check(&Installed::of_file(&file), &Running::default());
-        assert_eq!(rows.len(), 1);
-        assert!(rows[0].action.as_ref().unwrap().contains("mount its disk"));
+        let row = check(&state, None);
+        assert!(row.action.unwrap().contains("mount its disk"));
+        assert_eq!(room(ServerRole::Ds, &state), None);
     }
 }
