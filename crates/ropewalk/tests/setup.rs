@@ -6,8 +6,9 @@ mod rig;
 
 use rig::{address, ropewalk, run, sentence, wait_for};
 use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Output};
+use std::process::{Child, Command, Output};
 
 /// A server that is killed when this is dropped.
 struct Server(Child);
@@ -202,6 +203,56 @@ fn nothing_is_written_over_and_nothing_is_asked() {
         let told = sentence(&missing);
         assert!(told.contains(&format!("{option} is missing")), "{told}");
     }
+}
+
+/// Permission bits of what is at a path.
+fn mode(path: &Path) -> u32 {
+    path.symlink_metadata().unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn modes_do_not_depend_on_the_umask() {
+    for umask in ["000", "777"] {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let (nfs, control) = (address().to_string(), address().to_string());
+        let made = Command::new("sh")
+            .args(["-c", &format!("umask {umask}; exec \"$@\""), "sh"])
+            .arg(ropewalk().get_program())
+            .args(["setup", "mds", "--yes", "--owner", "1:1", "--clients"])
+            .args(["127.0.0.1", "--listen", &nfs, "--control-listen", &control])
+            .arg("--dir")
+            .arg(at("above/mds"))
+            .arg("--output")
+            .arg(at("etc/mds.toml"))
+            .output();
+        ok(&made.unwrap());
+        let modes = ["above", "above/mds", "etc"].map(|name| mode(&at(name)));
+        assert_eq!(modes, [0o755, 0o700, 0o755], "{umask}: {modes:?}");
+        let file = mode(&at("etc/mds.toml"));
+        assert!([0o600, 0o640].contains(&file), "{umask}: {file:o}");
+    }
+}
+
+#[test]
+fn symbolic_links_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/no/such", dir.path().join("mds")).unwrap();
+    let said = sentence(&setup_mds(dir.path(), &["--force"]));
+    assert!(
+        said.contains("symbolic link") && said.contains("--dir"),
+        "{said}"
+    );
+    assert!(!dir.path().join("mds.toml").exists());
+
+    std::fs::remove_file(dir.path().join("mds")).unwrap();
+    std::os::unix::fs::symlink("/no/such", dir.path().join("mds.toml")).unwrap();
+    let said = sentence(&setup_mds(dir.path(), &["--force"]));
+    assert!(
+        said.contains("symbolic link") && said.contains("--output"),
+        "{said}"
+    );
+    assert!(!dir.path().join("mds").exists());
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod plan;
 mod questions;
 mod state_dir;
 mod user;
+mod walk;
 
 use crate::config::{self, DsConfig, MdsConfig};
 use crate::config_cmd::ServerRole;
@@ -18,6 +19,7 @@ use crate::failure::Outcome;
 use crate::out;
 use crate::up::ports::need_free;
 use clap::Subcommand;
+use rustix::fs::Mode;
 pub(crate) use plan::{CONFIG_DIR, packaged_file};
 use plan::{Plan, WriteArgs};
 use questions::Questions;
@@ -39,6 +41,8 @@ pub(crate) enum SetupCommand {
 
 /// `ropewalk setup`.
 pub(crate) fn run(command: &SetupCommand) -> Outcome {
+    // Whatever the caller's is: what is made is closed until it gets its mode.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
     match command {
         SetupCommand::Mds(args) => {
             let mut questions = begin(&args.write, ServerRole::Mds)?;
@@ -65,12 +69,12 @@ fn output(args: &WriteArgs, role: ServerRole) -> PathBuf {
 }
 
 fn finish(plan: Plan, args: &WriteArgs) -> Outcome {
+    let server = ServerUser::find()?;
+    state_dir::check(&plan.state_dir, &server)?;
     match plan.role {
         ServerRole::Mds => drop(config::parse::<MdsConfig>(&plan.text)?),
         ServerRole::Ds => drop(config::parse::<DsConfig>(&plan.text)?),
     }
-    let server = ServerUser::find()?;
-    state_dir::check(&plan.state_dir, &server)?;
     for (address, option) in &plan.listen {
         let change = format!("stop that program, or choose another with {option} ADDR:PORT");
         need_free(*address, &change)?;
