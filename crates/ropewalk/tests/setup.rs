@@ -256,6 +256,39 @@ fn symbolic_links_are_refused() {
 }
 
 #[test]
+fn a_directory_that_the_unit_hides_is_refused() {
+    // Without --output the unit of systemd is to run it.
+    let (nfs, control) = (address().to_string(), address().to_string());
+    let tried = |more: &[&str]| {
+        let options = [
+            "setup",
+            "mds",
+            "--yes",
+            "--dry-run",
+            "--owner",
+            "1:1",
+            "--clients",
+            "127.0.0.1",
+            "--dir",
+            "/var/tmp/no-such-ropewalk",
+            "--listen",
+            &nfs,
+            "--control-listen",
+            &control,
+        ];
+        run(&[&options[..], more].concat())
+    };
+    let refused = tried(&[]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = sentence(&refused);
+    assert!(
+        said.contains("PrivateTmp=yes") && said.contains("--hidden-dir"),
+        "{said}"
+    );
+    ok(&tried(&["--hidden-dir"]));
+}
+
+#[test]
 fn a_port_that_is_taken_is_named_before_anything_is_made() {
     let dir = tempfile::tempdir().unwrap();
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -8,12 +8,12 @@ use super::plan::{
 };
 use super::questions::{Question, Questions};
 use super::user::ServerUser;
+use crate::account::{Account, Wanted};
 use crate::config_cmd::ServerRole;
 use crate::failure::{Outcome, failed, usage};
 use cluster_tls::JoinToken;
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -149,6 +149,7 @@ pub(super) fn plan(args: &DsSetup, questions: &mut Questions) -> Outcome<Plan> {
         role: ServerRole::Ds,
         text: text(&state_dir, &token, &listen)?,
         secret: token.text,
+        reads: token.file.map(|file| (file, "--token-file")),
         listen: listen
             .iter()
             .map(|address| (*address, "--address"))
@@ -184,24 +185,21 @@ fn text(state_dir: &str, token: &Token, listen: &[SocketAddr]) -> Outcome<String
     Ok(text)
 }
 
-/// Refuses a file that the server's user may not read, by its owner, group and mode.
+/// Refuses a file that the server's user may not read, by owner, group and mode of it and of the directories above.
 fn need_readable(file: &Path, server: &ServerUser) -> Outcome {
-    let Ok(found) = file.metadata() else {
+    let user = Account::of_uid(server.uid, server.gid);
+    let Some(closed) = user.refused_at(file, Wanted::Read) else {
         return Ok(());
     };
-    let bit = match (found.uid() == server.uid, found.gid() == server.gid) {
-        (true, _) => 0o400,
-        (false, true) => 0o040,
-        (false, false) => 0o004,
-    };
-    if server.uid == 0 || found.mode() & bit != 0 {
-        return Ok(());
-    }
-    Err(failed(format!(
-        "the server runs as {name}, which cannot read {file}: chown root:{name} {file}, chmod 0640 {file}",
-        name = server.name,
-        file = file.display(),
-    )))
+    let (name, file, at) = (&server.name, file.display(), closed.path.display());
+    Err(failed(match closed.wanted {
+        Wanted::Pass => format!(
+            "the server runs as {name}, which cannot come through {at} to {file}: put the file elsewhere, or chmod o+x {at}"
+        ),
+        Wanted::Read | Wanted::All => format!(
+            "the server runs as {name}, which cannot read {file}: chown root:{name} {file}, chmod 0640 {file}"
+        ),
+    }))
 }
 
 #[cfg(test)]
@@ -209,7 +207,7 @@ mod tests {
     //! Goal: the text is a configuration with the token or its file, and a token that the server cannot read is refused.
     use super::*;
     use crate::config::{self, DsConfig};
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     fn token_text() -> String {
         let ca = cluster_tls::Fingerprint([7; 32]);
@@ -245,6 +243,8 @@ mod tests {
     #[test]
     fn a_file_that_the_server_cannot_read_is_refused() {
         let dir = tempfile::tempdir().unwrap();
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(dir.path(), open).unwrap();
         let file = dir.path().join("token");
         std::fs::write(&file, "").unwrap();
         let found = file.metadata().unwrap();

@@ -186,6 +186,7 @@ impl Answers {
             role: ServerRole::Mds,
             text: self.text(),
             secret: None,
+            reads: None,
             listen: on_nfs.chain(on_control).collect(),
             notes: from_here.then(|| note.to_owned()).into_iter().collect(),
             then: [token, join.to_owned()].into_iter().chain(mount).collect(),

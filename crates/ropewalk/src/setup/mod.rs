@@ -9,20 +9,21 @@ mod mds;
 mod networks;
 mod plan;
 mod questions;
+mod sandbox;
 mod state_dir;
 mod user;
 mod walk;
 
 use crate::config::{self, DsConfig, MdsConfig};
 use crate::config_cmd::ServerRole;
-use crate::failure::Outcome;
+use crate::failure::{Outcome, usage};
 use crate::out;
 use crate::up::ports::need_free;
 use clap::Subcommand;
-use rustix::fs::Mode;
 pub(crate) use plan::{CONFIG_DIR, packaged_file};
 use plan::{Plan, WriteArgs};
 use questions::Questions;
+use rustix::fs::Mode;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use user::ServerUser;
@@ -69,6 +70,10 @@ fn output(args: &WriteArgs, role: ServerRole) -> PathBuf {
 }
 
 fn finish(plan: Plan, args: &WriteArgs) -> Outcome {
+    let output = output(args, plan.role);
+    if !args.hidden_dir {
+        need_seen(&plan, &output)?;
+    }
     let server = ServerUser::find()?;
     state_dir::check(&plan.state_dir, &server)?;
     match plan.role {
@@ -79,7 +84,6 @@ fn finish(plan: Plan, args: &WriteArgs) -> Outcome {
         let change = format!("stop that program, or choose another with {option} ADDR:PORT");
         need_free(*address, &change)?;
     }
-    let output = output(args, plan.role);
     if !args.dry_run {
         state_dir::make(&plan.state_dir, &server)?;
         file::write(&output, &plan.text, args.force)?;
@@ -89,6 +93,27 @@ fn finish(plan: Plan, args: &WriteArgs) -> Outcome {
         (false, true) => out::print(&plan.text),
         (false, false) => out::print(&to_text(&plan, &output)),
     }
+}
+
+/// Refuses paths that the unit of systemd hides from the server, if that is what will run it.
+fn need_seen(plan: &Plan, output: &Path) -> Outcome {
+    if output != packaged_file(plan.role) {
+        return Ok(());
+    }
+    let reads = plan.reads.as_ref();
+    let reads = reads.map(|(path, option)| (path.as_path(), *option));
+    let paths = [(plan.state_dir.as_path(), "--dir")];
+    for (path, option) in paths.into_iter().chain(reads) {
+        if let Some((place, setting)) = sandbox::hidden_by(path) {
+            let word = plan.role.word();
+            return Err(usage(format!(
+                "the server would not see {path}: its unit hides {place} ({setting}=yes); choose another with {option}, \
+                 or take it with --hidden-dir and set {setting}=no by `systemctl edit ropewalk-{word}`",
+                path = path.display(),
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The text without what is secret.
@@ -133,8 +158,10 @@ fn next(plan: &Plan, output: &Path) -> Vec<String> {
     let is_packaged = output == packaged_file(plan.role);
     let mut lines = Vec::new();
     if is_packaged && !plan.state_dir.starts_with(Path::new(UNIT_STATE).join(word)) {
+        let hidden = sandbox::hidden_by(&plan.state_dir);
+        let seen = hidden.map_or_else(String::new, |(_, setting)| format!(" {setting}=no"));
         lines.push(format!(
-            "systemctl edit ropewalk-{word}  # with [Unit] RequiresMountsFor={0} and [Service] ReadWritePaths={0}",
+            "systemctl edit ropewalk-{word}  # with [Unit] RequiresMountsFor={0} and [Service] ReadWritePaths={0}{seen}",
             plan.state_dir.display()
         ));
     }
@@ -157,6 +184,7 @@ mod tests {
             text: "join_token = \"rwj1.secret\"\n".to_owned(),
             secret: Some("rwj1.secret".to_owned()),
             state_dir: state_dir.into(),
+            reads: None,
             listen: Vec::new(),
             notes: vec!["the sky is blue".to_owned()],
             then: vec!["ropewalk status".to_owned()],
@@ -182,5 +210,32 @@ mod tests {
         let lines = next(&plan("/srv/x"), &packaged_file(ServerRole::Ds));
         assert!(lines[0].ends_with("ReadWritePaths=/srv/x"), "{lines:?}");
         assert_eq!(next(&plan("/srv/x"), Path::new("/f")).len(), 2);
+        let lines = next(&plan("/home/x"), &packaged_file(ServerRole::Ds));
+        assert!(
+            lines[0].ends_with("ReadWritePaths=/home/x ProtectHome=no"),
+            "{lines:?}"
+        );
+    }
+
+    #[test]
+    fn a_path_that_the_unit_hides_is_refused_for_the_unit_alone() {
+        let unit = packaged_file(ServerRole::Ds);
+        let told = |plan: &Plan| need_seen(plan, &unit).map_err(|e| (e.exit_code(), e.to_string()));
+        let (code, said) = told(&plan("/home/me/ds")).unwrap_err();
+        assert_eq!(code, 2);
+        for part in ["/home/me/ds", "ProtectHome=yes", "--dir", "--hidden-dir"] {
+            assert!(said.contains(part), "{said}");
+        }
+        assert_eq!(told(&plan("/srv/x")), Ok(()));
+        let hidden_token = Plan {
+            reads: Some(("/root/token".into(), "--token-file")),
+            ..plan("/srv/x")
+        };
+        let (_, said) = told(&hidden_token).unwrap_err();
+        assert!(
+            said.contains("/root/token") && said.contains("--token-file"),
+            "{said}"
+        );
+        assert_eq!(need_seen(&plan("/home/me/ds"), Path::new("/f")), Ok(()));
     }
 }

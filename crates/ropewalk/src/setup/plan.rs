@@ -22,6 +22,9 @@ pub(super) struct WriteArgs {
     /// Write over a file that is there
     #[arg(long)]
     pub(super) force: bool,
+    /// Take a directory that the unit of systemd hides from the server (below /home, /root, /run/user, /tmp or /var/tmp)
+    #[arg(long)]
+    pub(super) hidden_dir: bool,
     /// Print the file, and change nothing
     #[arg(long)]
     pub(super) dry_run: bool,
@@ -41,6 +44,8 @@ pub(super) struct Plan {
     /// What of it is not shown.
     pub(super) secret: Option<String>,
     pub(super) state_dir: PathBuf,
+    /// A file that the server reads once, and the option that names it.
+    pub(super) reads: Option<(PathBuf, &'static str)>,
     /// Addresses that must be free, and the option that chooses others.
     pub(super) listen: Vec<(SocketAddr, &'static str)>,
     /// What to know, a sentence each.
