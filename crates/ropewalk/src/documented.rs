@@ -115,6 +115,32 @@ fn the_program_takes_every_command_line_of_the_documents() {
     assert!(seen > 50, "{seen}");
 }
 
+/// Fails if a page about reloads leaves out a setting that changes while a server runs.
+pub(crate) fn need_named_as_live(keys: &[&str]) {
+    for page in ["tune.md", "configuration.md"] {
+        let page = Path::new("docs/operate").join(page);
+        let all = documents();
+        let (_, text) = all
+            .iter()
+            .find(|(at, _)| at.ends_with(&page))
+            .expect("a page");
+        // A sentence, or a table with a row for the rest.
+        let says = |part: &&str| part.contains("with a reload") || part.contains("| all others |");
+        let told: Vec<&str> = text.split("\n\n").filter(says).collect();
+        for key in keys {
+            let names = [
+                format!("`{key}`"),
+                format!("`[[{key}]]`"),
+                format!("{key}s,"),
+            ];
+            let is_named = told
+                .iter()
+                .any(|part| names.iter().any(|name| part.contains(name)));
+            assert!(is_named, "{}: {key}", page.display());
+        }
+    }
+}
+
 /// Blocks of lines that begin with the setting that every configuration has.
 fn configurations(text: &str) -> Vec<String> {
     let mut blocks = Vec::new();

@@ -136,6 +136,11 @@ mod tests {
     use transport::TransportLimits;
 
     #[test]
+    fn the_manual_names_all_settings_that_change_at_once() {
+        crate::documented::need_named_as_live(&LIVE_KEYS);
+    }
+
+    #[test]
     fn who_may_connect_changes_and_a_wrong_file_changes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ds.toml");

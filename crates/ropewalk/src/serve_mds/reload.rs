@@ -132,6 +132,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_manual_names_all_settings_that_change_at_once() {
+        crate::documented::need_named_as_live(&LIVE_KEYS);
+    }
+
+    #[test]
     fn what_changes_at_once_and_what_needs_a_restart_are_told_apart() {
         let read = |more: &str| -> MdsConfig {
             toml::from_str(&format!("state_dir = \"/s\"\n{more}")).unwrap()
