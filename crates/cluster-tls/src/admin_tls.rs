@@ -1,68 +1,86 @@
-//! TLS of the administration API: a certificate of the cluster's CA for the server, a pinned CA for the client.
+//! TLS of the administration API: which certificate a server shows to whom, and what a client takes.
 //!
-//! The certificate is good for servers only and has no role's name. Neither a data server nor the control port takes it for
-//! one of theirs.
+//! A client that pins the cluster's CA asks for the name [`admin_name`] and gets the certificate of that CA. All others get the
+//! operator's own certificate, where there is one. Neither a data server nor the control port takes either for one of theirs.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use rcgen::{
-    CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
-    PKCS_ECDSA_P256_SHA256,
-};
-use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
-use rustls::{ClientConfig, ServerConfig};
+use parking_lot::RwLock;
+use rustls::pki_types::ServerName;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-use crate::ca::{ClusterCa, name, set_validity};
+use crate::admin_cert::{ADMIN_NAME, AdminCert, OwnCert};
 use crate::config::PinnedCa;
 use crate::error::ClusterTlsError;
+use crate::files;
 use crate::peer::Fingerprint;
 use crate::verify::provider;
 
-/// The name that every certificate of the API has.
-const ADMIN_NAME: &str = "admin.ropewalk";
-/// What names of the cluster's own roles end with.
-const OWN_SUFFIX: &str = ".ropewalk";
 /// The protocol of the API.
 const ADMIN_ALPN: &[u8] = b"http/1.1";
+/// Largest file of CAs that a client reads, in bytes: those of a whole system fit.
+const CA_FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The name that a client of the API expects.
+/// The name that a client of the API expects when it pins the cluster's CA.
 #[must_use]
 pub fn admin_name() -> ServerName<'static> {
     ServerName::try_from(ADMIN_NAME).expect("a valid DNS name")
 }
 
-/// The server's side of the API, with a new key. `names` are the DNS names and addresses that browsers use.
+/// The certificates that a server of the API shows.
+#[derive(Debug)]
+pub struct AdminCerts {
+    of_cluster: Arc<CertifiedKey>,
+    own: RwLock<Option<Arc<CertifiedKey>>>,
+}
+
+impl AdminCerts {
+    /// With the certificate of the cluster's CA alone.
+    ///
+    /// # Errors
+    /// [`ClusterTlsError::Tls`] when TLS refuses it.
+    pub fn new(of_cluster: &AdminCert) -> Result<Self, ClusterTlsError> {
+        Ok(Self {
+            of_cluster: of_cluster.certified_key()?,
+            own: RwLock::default(),
+        })
+    }
+
+    /// Shows another certificate of the operator's from the next handshake on, or none. Says whether it is another.
+    pub fn set_own(&self, own: Option<OwnCert>) -> bool {
+        let own = own.map(|own| own.0);
+        let chain = |key: &Option<Arc<CertifiedKey>>| key.as_ref().map(|key| key.cert.clone());
+        let mut now = self.own.write();
+        let is_another = chain(&now) != chain(&own);
+        *now = own;
+        is_another
+    }
+
+    fn for_name(&self, name: Option<&str>) -> Arc<CertifiedKey> {
+        let own = self.own.read();
+        let own = own.as_ref().filter(|_| name != Some(ADMIN_NAME));
+        Arc::clone(own.unwrap_or(&self.of_cluster))
+    }
+}
+
+impl ResolvesServerCert for AdminCerts {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.for_name(hello.server_name()))
+    }
+}
+
+/// The server's side of the API.
 ///
 /// # Errors
-/// [`ClusterTlsError::Mismatch`] for a name that belongs to a role, or [`ClusterTlsError`] when TLS refuses a name.
-pub fn admin_server_config(
-    ca: &ClusterCa,
-    names: &[String],
-) -> Result<ServerConfig, ClusterTlsError> {
-    if names
-        .iter()
-        .any(|n| n.to_ascii_lowercase().ends_with(OWN_SUFFIX))
-    {
-        let what = "names below .ropewalk belong to the cluster itself";
-        return Err(ClusterTlsError::Mismatch(what));
-    }
-    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-    let own = std::iter::once(ADMIN_NAME.to_owned());
-    let all: Vec<String> = own.chain(names.iter().cloned()).collect();
-    let mut params = CertificateParams::new(all)?;
-    params.distinguished_name = name("ropewalk admin");
-    params.is_ca = IsCa::ExplicitNoCa;
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    params.use_authority_key_identifier_extension = true;
-    set_validity(&mut params);
-    let leaf = ca.sign_params(&params, &key)?;
-    let chain = vec![leaf, ca.certificate().clone()];
-    let key = PrivatePkcs8KeyDer::from(key.serialize_der());
+/// [`ClusterTlsError::Tls`] when TLS cannot be set up.
+pub fn admin_server_config(certs: Arc<AdminCerts>) -> Result<ServerConfig, ClusterTlsError> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
-        .with_single_cert(chain, key.into())?;
+        .with_cert_resolver(certs);
     config.alpn_protocols = vec![ADMIN_ALPN.to_vec()];
     Ok(config)
 }
@@ -81,49 +99,27 @@ pub fn admin_client_config(pinned_ca: Fingerprint) -> Result<ClientConfig, Clust
     Ok(config)
 }
 
-#[cfg(test)]
-mod tests {
-    //! Goal: a client reaches the server of its own cluster and no other, and the certificate opens nothing else.
-    use super::*;
-    use crate::{CertRole, client_config, mds_name};
-    use rustls::{ClientConnection, ServerConnection};
-
-    /// Shakes hands in memory; why not.
-    fn shake(
-        client: ClientConfig,
-        expected: ServerName<'static>,
-        server: ServerConfig,
-    ) -> Result<(), rustls::Error> {
-        let mut client = ClientConnection::new(Arc::new(client), expected)?;
-        let mut server = ServerConnection::new(Arc::new(server))?;
-        for _ in 0..8 {
-            let mut bytes = Vec::new();
-            client.write_tls(&mut bytes).unwrap();
-            server.read_tls(&mut &bytes[..]).unwrap();
-            server.process_new_packets()?;
-            let mut bytes = Vec::new();
-            server.write_tls(&mut bytes).unwrap();
-            client.read_tls(&mut &bytes[..]).unwrap();
-            client.process_new_packets()?;
-        }
-        assert!(!client.is_handshaking() && !server.is_handshaking());
-        Ok(())
+/// The client's side: it takes a server that a CA of this PEM file has signed, for the name that it connects with.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn trusting_client_config(ca_file: &Path) -> Result<ClientConfig, ClusterTlsError> {
+    let mut roots = RootCertStore::empty();
+    let certificates = files::read_certificates(ca_file, CA_FILE_BYTES_MAX)?;
+    let (taken, _) = roots.add_parsable_certificates(certificates);
+    if taken == 0 {
+        return Err(ClusterTlsError::Malformed {
+            path: ca_file.to_owned(),
+            what: "has no certificate that can be read",
+        });
     }
-
-    #[test]
-    fn only_the_clusters_own_ca_can_prove_the_server() {
-        let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let ca = ClusterCa::create(own.path(), 1).unwrap();
-        let stranger = ClusterCa::create(other.path(), 1).unwrap();
-        let server = || admin_server_config(&ca, &["localhost".to_owned()]).unwrap();
-        let client = |ca: &ClusterCa| admin_client_config(ca.fingerprint()).unwrap();
-        shake(client(&ca), admin_name(), server()).unwrap();
-        shake(client(&stranger), admin_name(), server()).unwrap_err();
-        let data_server = ca
-            .issue_identity(CertRole::DataServer { ds_id: 1 })
-            .unwrap();
-        let as_mds = client_config(&data_server).unwrap();
-        shake(as_mds, mds_name(), server()).unwrap_err();
-        admin_server_config(&ca, &["MDS.ropewalk".to_owned()]).unwrap_err();
-    }
+    let mut config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![ADMIN_ALPN.to_vec()];
+    Ok(config)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! Files that hold a private key: mode 0600, whole or not there at all.
+//! Files that hold a private key: mode 0600, whole or not there at all. And files of certificates, which anybody may read.
 //!
 //! # Ownership
 //! One process writes a given file; `NAME.tmp` beside it is that process's scratch.
@@ -15,7 +15,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::error::ClusterTlsError;
 
@@ -93,24 +93,50 @@ fn write(path: &Path, bytes: &[u8], replace: Replace) -> Result<(), ClusterTlsEr
     sync.map_err(io_error(dir))
 }
 
-pub(crate) fn read_bundle(path: &Path) -> Result<Bundle, ClusterTlsError> {
-    let bytes = read(path)?;
-    let malformed = |what| ClusterTlsError::Malformed {
+fn malformed(path: &Path, what: &'static str) -> ClusterTlsError {
+    ClusterTlsError::Malformed {
         path: path.to_owned(),
         what,
-    };
-    let certificates = CertificateDer::pem_slice_iter(&bytes)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|_| malformed("not a PEM file"))?;
-    let key = PrivatePkcs8KeyDer::from_pem_slice(&bytes)
-        .map_err(|_| malformed("has no PKCS #8 private key"))?;
-    if certificates.is_empty() {
-        return Err(malformed("has no certificate"));
     }
+}
+
+pub(crate) fn read_bundle(path: &Path) -> Result<Bundle, ClusterTlsError> {
+    let bytes = read_secret(path)?;
+    let key = PrivatePkcs8KeyDer::from_pem_slice(&bytes)
+        .map_err(|_| malformed(path, "has no PKCS #8 private key"))?;
+    let certificates = certificates(path, &bytes)?;
     Ok(Bundle { certificates, key })
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, ClusterTlsError> {
+/// The certificates of a PEM file of at most `bytes_max`: one at least.
+pub(crate) fn read_certificates(
+    path: &Path,
+    bytes_max: u64,
+) -> Result<Vec<CertificateDer<'static>>, ClusterTlsError> {
+    let file = File::open(path).map_err(io_error(path))?;
+    certificates(path, &read_open(path, file, bytes_max)?)
+}
+
+/// The private key of a PEM file that its owner alone can read, in any of the usual forms.
+pub(crate) fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, ClusterTlsError> {
+    let bytes = read_secret(path)?;
+    PrivateKeyDer::from_pem_slice(&bytes).map_err(|_| malformed(path, "has no private key in PEM"))
+}
+
+fn certificates(
+    path: &Path,
+    bytes: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, ClusterTlsError> {
+    let certificates = CertificateDer::pem_slice_iter(bytes)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|_| malformed(path, "not a PEM file"))?;
+    match certificates.is_empty() {
+        true => Err(malformed(path, "has no certificate")),
+        false => Ok(certificates),
+    }
+}
+
+fn read_secret(path: &Path) -> Result<Vec<u8>, ClusterTlsError> {
     let file = File::open(path).map_err(io_error(path))?;
     // Asked of the open file, so that nobody can swap it in between.
     let mode = file
@@ -125,11 +151,15 @@ fn read(path: &Path) -> Result<Vec<u8>, ClusterTlsError> {
             mode,
         });
     }
+    read_open(path, file, FILE_BYTES_MAX)
+}
+
+fn read_open(path: &Path, file: File, bytes_max: u64) -> Result<Vec<u8>, ClusterTlsError> {
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1)
+    file.take(bytes_max + 1)
         .read_to_end(&mut bytes)
         .map_err(io_error(path))?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
+    if bytes.len() as u64 > bytes_max {
         return Err(ClusterTlsError::TooLarge(path.to_owned()));
     }
     Ok(bytes)

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod access_token;
+mod admin_cert;
 mod admin_tls;
 mod base32;
 mod ca;
@@ -29,7 +30,10 @@ pub use access_token::{
     ACCESS_NAME_BYTES_MAX, ACCESS_SECRET_BYTES, ACCESS_TOKENS_MAX, AccessName, AccessSecret,
     AccessToken,
 };
-pub use admin_tls::{admin_client_config, admin_name, admin_server_config};
+pub use admin_cert::{AdminCert, OwnCert};
+pub use admin_tls::{
+    AdminCerts, admin_client_config, admin_name, admin_server_config, trusting_client_config,
+};
 pub use ca::ClusterCa;
 pub use config::{ALPN, client_config, join_config, mds_name, server_config};
 pub use error::ClusterTlsError;

@@ -10,6 +10,7 @@ use crate::up::dirs::default_dir;
 use ::admin::{AskError, Caller, Denied, Door, Events, Listener, Samples};
 use bytes::Bytes;
 use cluster_tls::AccessToken;
+use rustls::pki_types::ServerName;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::io::ErrorKind;
@@ -173,6 +174,10 @@ pub(crate) struct MdsPlace {
     /// File with the access token, as `ropewalk access create` prints it [default: ROPEWALK_TOKEN_FILE]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// With --server: file with the CAs of its own certificate. Its name is that of --server. Without it, the CA of the
+    /// cluster that the token names [default: ROPEWALK_CA]
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
 }
 
 /// Environment variable with an access token.
@@ -187,10 +192,12 @@ impl MdsPlace {
         let server = variable("ROPEWALK_SERVER").filter(|_| !is_said && dir.is_none());
         let server = server.map(|server| server.to_string_lossy().into_owned());
         let token_file = variable("ROPEWALK_TOKEN_FILE").map(PathBuf::from);
+        let ca_file = variable("ROPEWALK_CA").map(PathBuf::from);
         Self {
             state_dir: self.state_dir.clone().or(dir.map(PathBuf::from)),
             server: self.server.clone().or(server),
             token_file: self.token_file.clone().or(token_file),
+            ca_file: self.ca_file.clone().or(ca_file),
         }
     }
 }
@@ -199,7 +206,7 @@ impl MdsPlace {
 pub(crate) fn mds_server(place: &MdsPlace) -> Outcome<Server> {
     let place = place.or_environment();
     if let Some(address) = &place.server {
-        return remote(address, place.token_file.as_deref());
+        return remote(address, &place);
     }
     let socket = match &place.state_dir {
         Some(dir) => find_socket(dir)?,
@@ -208,9 +215,9 @@ pub(crate) fn mds_server(place: &MdsPlace) -> Outcome<Server> {
     Ok(Server::Socket(socket))
 }
 
-/// A metadata server by the network. Only the CA that the token names can prove to be it.
-pub(crate) fn remote(address: &str, token_file: Option<&Path>) -> Outcome<Server> {
-    let text = match token_file {
+/// A metadata server by the network. Only the CA that the token names can prove to be it, or those of `--ca-file`.
+pub(crate) fn remote(address: &str, place: &MdsPlace) -> Outcome<Server> {
+    let text = match &place.token_file {
         Some(path) => {
             let what = format!("read the token in {}", path.display());
             std::fs::read_to_string(path).map_err(cannot(what))?
@@ -224,12 +231,26 @@ pub(crate) fn remote(address: &str, token_file: Option<&Path>) -> Outcome<Server
     let token = AccessToken::parse(&text).map_err(|_| {
         failed("the access token is incomplete, mistyped or something else; it begins with rwa1.")
     })?;
-    let config = cluster_tls::admin_client_config(token.ca).map_err(cannot("set up TLS"))?;
+    let (config, name) = match &place.ca_file {
+        Some(path) => (cluster_tls::trusting_client_config(path), host(address)?),
+        None => (
+            cluster_tls::admin_client_config(token.ca),
+            cluster_tls::admin_name(),
+        ),
+    };
     Ok(Server::Network {
         address: address.to_owned(),
         token: text.trim().to_owned(),
-        tls: (Arc::new(config), cluster_tls::admin_name()),
+        tls: (Arc::new(config.map_err(cannot("set up TLS"))?), name),
     })
+}
+
+/// The host of HOST:PORT, as a certificate names it.
+fn host(address: &str) -> Outcome<ServerName<'static>> {
+    let host = address.rsplit_once(':').map(|(host, _)| host);
+    let bare = host.map(|host| host.trim_start_matches('[').trim_end_matches(']'));
+    let name = bare.and_then(|bare| ServerName::try_from(bare.to_owned()).ok());
+    name.ok_or_else(|| failed(format!("`{address}` is no HOST:PORT")))
 }
 
 #[cfg(test)]
@@ -262,6 +283,21 @@ mod tests {
         .await
         .unwrap();
         serving.abort();
+    }
+
+    #[test]
+    fn a_certificate_is_good_for_the_host_without_its_port() {
+        for (address, name) in [
+            ("mds.example.org:2151", Some("mds.example.org")),
+            ("192.0.2.1:2151", Some("192.0.2.1")),
+            ("[2001:db8::1]:2151", Some("2001:db8::1")),
+            ("mds.example.org", None),
+            (":2151", None),
+            ("a b:2151", None),
+        ] {
+            let found = host(address).ok();
+            assert_eq!(found.map(|n| n.to_str().into_owned()).as_deref(), name);
+        }
     }
 
     #[test]

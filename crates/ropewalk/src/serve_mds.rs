@@ -1,7 +1,7 @@
 //! `ropewalk mds`: the metadata server as a process.
 //!
 //! # Ownership
-//! `state_dir` holds `process.lock`, `admin.sock`, `ca.pem` and the store in `meta`. The service is shared by the worker
+//! `state_dir` holds `process.lock`, `admin.sock`, `admin.pem`, `ca.pem` and the store in `meta`. The service is shared by the worker
 //! threads; the control port, the tick and the admin socket run on the main thread.
 //!
 //! # Ordering
@@ -15,6 +15,7 @@
 //! `mds`); the process goes on, so that its status can be asked.
 
 mod access;
+mod certs;
 mod desk;
 mod health;
 mod orders;
@@ -112,6 +113,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig, passed: Vec<PassedFd>) -> 
     prepare_root(&nfsd, config).await?;
     let _traces = traces::begin("ropewalk-mds", config.traces(), nfsd.traces())?;
     let ca = Arc::new(open_ca(config, state.path(), &nfsd)?);
+    let certs = certs::open(config, state.path(), &ca, &sockets.admin)?;
 
     let (shutdown, control_shutdown) = (Shutdown::new(), Shutdown::new());
     let control_port = serve_control(
@@ -129,14 +131,14 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig, passed: Vec<PassedFd>) -> 
         nfsd: Arc::clone(&nfsd),
         ca,
         config: config.clone(),
-        live: Live::new(&nfsd, &context, &manager, args, config),
+        live: Live::new(&nfsd, &context, &manager, certs.clone(), args, config),
         rdma_provider,
         transport: serving.transport(),
         control: control_context,
         started: Instant::now(),
     });
     let desk = MdsDesk::new(Arc::clone(&view), context.sibling());
-    let admin = desk.serve(socket, sockets.admin)?;
+    let admin = desk.serve(socket, sockets.admin, certs)?;
     reload::on_hangup(hangup, Arc::clone(&view.live));
     let metrics = tokio::spawn(metrics::serve(sockets.metrics, Arc::clone(&view)));
     let tick = tokio::spawn(tick(Arc::clone(&nfsd)));

@@ -397,7 +397,7 @@ fn json(answers: &BTreeMap<String, Outcome<ServerStatus>>) -> serde_json::Value 
 pub(crate) fn servers_of(place: &MdsPlace) -> Outcome<Vec<Server>> {
     let place = place.or_environment();
     if let Some(address) = &place.server {
-        return Ok(vec![remote(address, place.token_file.as_deref())?]);
+        return Ok(vec![remote(address, &place)?]);
     }
     let sockets = match &place.state_dir {
         Some(dir) => sockets_in(dir)?,

@@ -4,10 +4,14 @@
 
 mod rig;
 
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rig::{LoneMds, address, ropewalk, run, sentence};
 use serde_json::{Value, json};
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Output;
 
 struct Api {
@@ -185,6 +189,75 @@ fn commands_ask_over_the_network_and_tokens_outlive_a_restart() {
     api.server.restart();
     let listed = api.command(&token, &["client", "list", "--json"]);
     assert!(listed.status.success(), "{listed:?}");
+}
+
+/// Writes a certificate for `localhost`, its key and its CA into files of this directory.
+fn write_certificate(dir: &Path) {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca_key = KeyPair::generate().unwrap();
+    let ca = params.self_signed(&ca_key).unwrap().pem();
+    let issuer = Issuer::new(params, ca_key);
+    let key = KeyPair::generate().unwrap();
+    let leaf = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let leaf = leaf.signed_by(&key, &issuer).unwrap().pem();
+    let write = |name: &str, text: String| {
+        std::fs::write(dir.join(name), text).unwrap();
+        let mode = Permissions::from_mode(0o600);
+        std::fs::set_permissions(dir.join(name), mode).unwrap();
+    };
+    write("ca", ca);
+    write("cert", leaf);
+    write("key", key.serialize_pem());
+}
+
+#[test]
+fn a_certificate_of_ones_own_is_shown_and_read_again_with_a_reload() {
+    let files = tempfile::tempdir().unwrap();
+    let (dir, path) = (files.path(), |name: &str| files.path().join(name));
+    write_certificate(dir);
+    let config = format!(
+        "store = 'disk'\nadmin_cert = '{}'\nadmin_key = '{}'\n",
+        path("cert").display(),
+        path("key").display()
+    );
+    let mut api = Api::start(&config);
+    let token = api.token("admin", &[]);
+    let by_name = |api: &Api, ca: &str| {
+        let server = format!("localhost:{}", api.address.port());
+        let ca = path(ca);
+        let arguments = ["client", "list", "--server", &server, "--ca-file"];
+        api.command(&token, &[&arguments[..], &[ca.to_str().unwrap()]].concat())
+    };
+    assert!(by_name(&api, "ca").status.success());
+    assert!(api.command(&token, &["status"]).status.success());
+    std::fs::copy(path("ca"), path("old")).unwrap();
+    write_certificate(dir);
+    let reload = |api: &Api, more: &[&str]| {
+        let arguments = ["reload", "--dir", api.dir()];
+        run(&[&arguments[..], more].concat())
+    };
+    let reloaded = reload(&api, &[]);
+    assert_eq!(reloaded.stdout, b"in force now: admin_cert\n");
+    assert_eq!(reload(&api, &[]).stdout, b"nothing has changed\n");
+    assert!(by_name(&api, "ca").status.success());
+    let refused = sentence(&by_name(&api, "old"));
+    assert!(refused.contains("invalid peer certificate"), "{refused}");
+    std::fs::set_permissions(path("key"), Permissions::from_mode(0o644)).unwrap();
+    for more in [&[][..], &["--check"]] {
+        let refused = sentence(&reload(&api, more));
+        assert!(refused.contains("make it 600"), "{refused}");
+    }
+    assert!(by_name(&api, "ca").status.success());
+    let config = api.server.dir.path().join("mds.toml");
+    let started = run(&["mds", "--config", config.to_str().unwrap()]);
+    assert!(!started.status.success());
+    std::fs::set_permissions(path("key"), Permissions::from_mode(0o600)).unwrap();
+    let kept = api.server.dir.path().join("mds/admin.pem");
+    let before = std::fs::read(&kept).unwrap();
+    api.server.restart();
+    assert_eq!(std::fs::read(&kept).unwrap(), before);
+    assert!(api.command(&token, &["status"]).status.success());
 }
 
 #[test]

@@ -111,7 +111,9 @@ struct Tls {
 static TLS: LazyLock<Tls> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
     let ca = cluster_tls::ClusterCa::create(dir.path(), 1).unwrap();
-    let server = cluster_tls::admin_server_config(&ca, &[]).unwrap();
+    let cert = cluster_tls::AdminCert::make(&ca, &[]).unwrap();
+    let certs = cluster_tls::AdminCerts::new(&cert).unwrap();
+    let server = cluster_tls::admin_server_config(Arc::new(certs)).unwrap();
     let client = cluster_tls::admin_client_config(ca.fingerprint()).unwrap();
     Tls {
         server: Arc::new(server),

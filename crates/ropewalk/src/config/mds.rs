@@ -142,6 +142,12 @@ pub(crate) struct MdsConfig {
     /// Host names and addresses by which browsers reach `admin_listen`: its certificate is good for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub admin_names: Vec<String>,
+    /// The certificate that `admin_listen` shows instead of one of the cluster's CA: a PEM file, with those that lead to its CA.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admin_cert: Option<PathBuf>,
+    /// The key of `admin_cert`: a PEM file that only the server's user can read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admin_key: Option<PathBuf>,
     /// What is logged, as in RUST_LOG, which counts without this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
@@ -270,6 +276,13 @@ fn need_admin_names(names: &[String]) -> Result<(), ConfigError> {
     }
 }
 
+fn need_pair(cert: Option<&Path>, key: Option<&Path>) -> Result<(), ConfigError> {
+    match cert.is_some() == key.is_some() {
+        true => Ok(()),
+        false => Err(wrong("`admin_cert` and `admin_key` need each other")),
+    }
+}
+
 fn need_pool(foreign: ForeignTable) -> Result<(), ConfigError> {
     match foreign.pool {
         0..=FOREIGN_POOL_MAX => Ok(()),
@@ -289,6 +302,7 @@ impl Checked for MdsConfig {
             ("admin_listen", &self.admin_listen),
         ])?;
         need_admin_names(&self.admin_names)?;
+        need_pair(self.admin_cert.as_deref(), self.admin_key.as_deref())?;
         need_directory(&self.state_dir)?;
         need_reachable("control_advertise", self.control_advertised())?;
         need_connections(self.connections_max, self.connections_per_address_max)?;
@@ -399,6 +413,8 @@ impl MdsConfig {
             metrics_listen: Vec::new(),
             admin_listen: Vec::new(),
             admin_names: Vec::new(),
+            admin_cert: None,
+            admin_key: None,
             log: None,
             log_format: LogFormat::default(),
             traces_endpoint: None,

@@ -71,6 +71,8 @@ fn what_cannot_work_is_refused_with_a_reason() {
             "listen = ['0.0.0.0:2049']\n[[export]]\nclients = '*'",
             "set `advertise`",
         ),
+        ("admin_cert = '/a.crt'", "need each other"),
+        ("admin_key = '/a.key'", "need each other"),
         ("key_rotation = '5m'", "between 10m and 365d"),
         ("key_rotation = '1w'", "no length of time"),
         ("key_overlap = '0s'", "at least 1m"),

@@ -26,6 +26,7 @@ use ::admin::{
 };
 use ::fs::rotate_key;
 use bytes::Bytes;
+use cluster_tls::AdminCerts;
 use nfs4::ClientId;
 use parking_lot::Mutex;
 use rustls::ServerConfig;
@@ -74,10 +75,11 @@ impl MdsDesk {
         self: Arc<Self>,
         socket: AdminSocket,
         network: Vec<transport::tcp::Listener>,
+        certs: Option<Arc<AdminCerts>>,
     ) -> Outcome<Serving> {
         let what = "serve the administration API";
-        let tls = network.iter().map(|listener| self.tls(listener));
-        let tls = tls.collect::<Outcome<Vec<_>>>()?;
+        let tls = certs.map(cluster_tls::admin_server_config).transpose();
+        let tls = tls.map_err(cannot(what))?.map(Arc::new);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -87,8 +89,9 @@ impl MdsDesk {
         let serving = move || {
             runtime.block_on(async {
                 let mut tasks = JoinSet::new();
-                for (listener, tls) in network.into_iter().zip(tls) {
-                    match opened(listener, tls) {
+                // Without listeners there is no TLS either.
+                for (listener, tls) in network.into_iter().zip(tls.iter().cycle()) {
+                    match opened(listener, Arc::clone(tls)) {
                         Ok(listener) => {
                             let desk = Arc::clone(&self) as Arc<dyn Desk>;
                             tasks.spawn(::admin::serve(listener, Door::Network, desk));
@@ -112,18 +115,6 @@ impl MdsDesk {
     /// The health that a reading shows.
     fn health(&self, status: MdsStatus) -> Health {
         self.readings.lock().health(Instant::now(), status)
-    }
-
-    fn tls(&self, listener: &transport::tcp::Listener) -> Outcome<Arc<ServerConfig>> {
-        let address = listener.local_addr();
-        let address = address.map_err(cannot("look at `admin_listen`"))?;
-        let mut names = self.view.config.admin_names.clone();
-        if !address.ip().is_unspecified() {
-            names.push(address.ip().to_string());
-        }
-        let tls = cluster_tls::admin_server_config(&self.view.ca, &names);
-        tls.map(Arc::new)
-            .map_err(cannot("set up TLS for `admin_listen`"))
     }
 
     /// Clients that use this tunnel.

@@ -6,11 +6,13 @@
 //! # Failure
 //! A file with an error changes nothing.
 
+use super::certs;
 use crate::cli::DaemonArgs;
 use crate::config::{self, MdsConfig};
 use crate::daemon;
 use crate::logging;
 use crate::reload::{self, Reloaded};
+use cluster_tls::AdminCerts;
 use mds::Mds;
 use parking_lot::Mutex;
 use server::Nfsd;
@@ -20,8 +22,12 @@ use systemd::Manager;
 use tokio::signal::unix::Signal;
 use transport::Context;
 
+/// The setting that is told as changed when the files of the same names have another certificate.
+const CERT_KEY: &str = "admin_cert";
 /// Settings that change while the server runs.
-const LIVE_KEYS: [&str; 6] = [
+const LIVE_KEYS: [&str; 8] = [
+    CERT_KEY,
+    "admin_key",
     "export",
     "fill_rate_max",
     "log",
@@ -36,6 +42,8 @@ pub(super) struct Live {
     /// Of the clients' connections.
     context: Context,
     manager: Manager,
+    /// Of `admin_listen`, where there is one.
+    certs: Option<Arc<AdminCerts>>,
     path: PathBuf,
     current: Mutex<MdsConfig>,
 }
@@ -46,6 +54,7 @@ impl Live {
         nfsd: &Arc<Nfsd<Mds>>,
         context: &Context,
         manager: &Manager,
+        certs: Option<Arc<AdminCerts>>,
         args: &DaemonArgs,
         config: &MdsConfig,
     ) -> Arc<Self> {
@@ -53,6 +62,7 @@ impl Live {
             nfsd: Arc::clone(nfsd),
             context: context.clone(),
             manager: manager.clone(),
+            certs,
             path: args.config.clone(),
             current: Mutex::new(config.clone()),
         })
@@ -101,6 +111,7 @@ pub(super) fn on_hangup(mut hangup: Signal, live: Arc<Live>) {
 
 fn check(live: &Live) -> Result<Reloaded, String> {
     let new: MdsConfig = config::load(&live.path).map_err(|e| e.to_string())?;
+    certs::own(&new)?;
     reload::compare(&*live.current.lock(), &new, &LIVE_KEYS)
 }
 
@@ -108,7 +119,8 @@ fn take(live: &Live) -> Result<Reloaded, String> {
     let mut current = live.current.lock();
     let new: MdsConfig = config::load(&live.path).map_err(|e| e.to_string())?;
     let exports = new.export_list().map_err(|e| e.to_string())?;
-    let told = reload::compare(&*current, &new, &LIVE_KEYS)?;
+    let own_cert = certs::own(&new)?;
+    let mut told = reload::compare(&*current, &new, &LIVE_KEYS)?;
     logging::set_log(new.log.as_deref())?;
     let mds = live.nfsd.role();
     // What an order has set since stays, unless the file says something new.
@@ -116,8 +128,14 @@ fn take(live: &Live) -> Result<Reloaded, String> {
         (mds.fs().cluster()).set_fill_rate(new.fill_rate_max.as_u64());
     }
     mds.set_exports(exports);
+    let is_another = (live.certs.as_ref()).is_some_and(|certs| certs.set_own(own_cert));
+    if is_another && !told.changed.iter().any(|key| key == CERT_KEY) {
+        told.changed.push(CERT_KEY.to_owned());
+    }
     let limits = daemon::transport_limits(&new.connections());
     live.context.limit_connections(&limits);
+    current.admin_cert = new.admin_cert;
+    current.admin_key = new.admin_key;
     current.exports = new.exports;
     current.fill_rate_max = new.fill_rate_max;
     current.log = new.log;
