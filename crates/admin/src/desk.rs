@@ -14,10 +14,14 @@ use std::sync::Arc;
 /// Why a request is not done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
+    /// A value makes no sense, whatever the state of things is.
+    Invalid(String),
     /// What it names is not there.
     NotFound(String),
     /// It is there, and the server refuses: the state of things forbids it.
     Refused(String),
+    /// The server itself failed.
+    Failed(String),
 }
 
 impl Refusal {
@@ -25,7 +29,10 @@ impl Refusal {
     #[must_use]
     pub fn text(&self) -> &str {
         match self {
-            Self::NotFound(text) | Self::Refused(text) => text,
+            Self::Invalid(text)
+            | Self::NotFound(text)
+            | Self::Refused(text)
+            | Self::Failed(text) => text,
         }
     }
 }

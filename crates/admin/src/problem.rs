@@ -88,9 +88,12 @@ impl From<Denied> for Problem {
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::NotFound(text) => Self::new(StatusCode::NOT_FOUND, text),
-            Refusal::Refused(text) => Self::new(StatusCode::CONFLICT, text),
-        }
+        let code = match refusal {
+            Refusal::Invalid(_) => StatusCode::BAD_REQUEST,
+            Refusal::NotFound(_) => StatusCode::NOT_FOUND,
+            Refusal::Refused(_) => StatusCode::CONFLICT,
+            Refusal::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self::new(code, refusal.text())
     }
 }

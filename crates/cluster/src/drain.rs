@@ -104,10 +104,16 @@ impl Cluster {
     }
 
     /// The places of which no other member of the cluster has a copy in sync: group and place.
-    pub fn last_copies(&self, ds: u32) -> BTreeSet<(u32, u32)> {
+    ///
+    /// # Errors
+    /// [`AdminError::UnknownServer`].
+    pub fn last_copies(&self, ds: u32) -> Result<BTreeSet<(u32, u32)>, AdminError> {
         let groups = self.groups.lock();
         let servers = self.servers.lock();
-        last_copies(&groups, &servers, ds)
+        match servers.map.get(&ds).is_some_and(|s| s.is_member()) {
+            true => Ok(last_copies(&groups, &servers, ds)),
+            false => Err(AdminError::UnknownServer),
+        }
     }
 
     /// Puts a data server out of the cluster that has no places any more.

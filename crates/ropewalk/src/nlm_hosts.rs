@@ -1,7 +1,6 @@
 //! `ropewalk nlm`: which hosts have locks by NFSv3, and the end of the locks of one that will never come back.
 
-use crate::admin::{MdsPlace, Request, ask, mds_server};
-
+use crate::admin::{MdsPlace, Refusal, Request, ask, mds_server};
 use crate::failure::{Outcome, cannot};
 use crate::out;
 use crate::table::table;
@@ -86,22 +85,28 @@ pub(crate) fn hosts(fs: &Fs) -> Vec<HostRow> {
 }
 
 /// The metadata server's answer to `nlm free`: what the host had.
-pub(crate) async fn free(fs: &Arc<Fs>, host: &str) -> Result<HostRow, String> {
+///
+/// # Errors
+/// [`Refusal`]: there is none of this name, or several.
+pub(crate) async fn free(fs: &Arc<Fs>, host: &str) -> Result<HostRow, Refusal> {
     let all = mds3::hosts_held(fs);
     let is_it = |h: &&mds3::HostHeld| h.address == host || h.name == host;
     let found: Vec<_> = all.iter().filter(is_it).collect();
     match *found {
         [held] => match mds3::free_host(fs, held).await {
             true => Ok(row_of(held)),
-            false => Err(format!("{host} has just gone by itself")),
+            false => {
+                let why = format!("{host} has just gone by itself");
+                Err(Refusal::NotFound(why))
+            }
         },
-        [] => Err(format!(
+        [] => Err(Refusal::NotFound(format!(
             "no host {host} has locks; `ropewalk nlm hosts` lists them"
-        )),
-        _ => Err(format!(
+        ))),
+        _ => Err(Refusal::Refused(format!(
             "{host} is {} hosts; `ropewalk nlm hosts` lists them: say the one that no other has, its address or its name",
             found.len()
-        )),
+        ))),
     }
 }
 

@@ -499,7 +499,7 @@ fn handler(view: Arc<View>) -> Handler {
                     return Err(Refusal::NotFound(why));
                 }
             };
-            value.map_err(|e| Refusal::Refused(e.to_string()))
+            value.map_err(|e| Refusal::Failed(e.to_string()))
         })
     })
 }

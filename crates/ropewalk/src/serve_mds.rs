@@ -20,6 +20,7 @@ mod desk;
 mod health;
 mod orders;
 mod readings;
+mod refusals;
 mod reload;
 mod rows;
 mod view;

@@ -18,12 +18,16 @@ pub(crate) const CLIENTS_MAX: usize = 1000;
 /// Clients after an id: `limit`, and at most [`CLIENTS_MAX`].
 ///
 /// # Errors
-/// One sentence: the id is none.
-pub(crate) fn list(fs: &Fs, after: Option<&str>, limit: Option<u32>) -> Result<ClientPage, String> {
+/// [`Refusal::Invalid`]: the id is none.
+pub(crate) fn list(
+    fs: &Fs,
+    after: Option<&str>,
+    limit: Option<u32>,
+) -> Result<ClientPage, Refusal> {
     let limit = limit.map_or(CLIENTS_MAX, |n| (n as usize).clamp(1, CLIENTS_MAX));
     let mut after = match after {
         Some(text) => Some(ClientId {
-            value: parse_id(text)?,
+            value: parse_id(text).map_err(Refusal::Invalid)?,
         }),
         None => None,
     };
@@ -52,7 +56,7 @@ pub(crate) fn list(fs: &Fs, after: Option<&str>, limit: Option<u32>) -> Result<C
 /// # Errors
 /// One sentence: there is none.
 pub(super) fn find(fs: &Fs, id: &str) -> Result<KnownClient, Refusal> {
-    let value = parse_id(id)?;
+    let value = parse_id(id).map_err(Refusal::Invalid)?;
     let known = fs.clients().find(ClientId { value });
     known.ok_or_else(|| {
         let why = format!("there is no client {value:x}; `ropewalk client list` lists them");
@@ -69,7 +73,9 @@ pub(crate) async fn evict(fs: &Arc<Fs>, id: &str) -> Result<EvictedRow, Refusal>
     let client_id = known.view.id;
     let client = row(fs, known);
     let evicted = fs::evict(fs, client_id).await;
-    let evicted = evicted.ok_or_else(|| format!("client {} has just gone by itself", client.id))?;
+    let evicted = evicted.ok_or_else(|| {
+        Refusal::NotFound(format!("client {} has just gone by itself", client.id))
+    })?;
     let told = EvictedRow {
         opens: count(evicted.held.opens),
         locks: count(evicted.held.ranges),

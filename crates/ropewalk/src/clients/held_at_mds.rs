@@ -86,7 +86,7 @@ pub(crate) async fn show(fs: &Arc<Fs>, id: &str) -> Result<ClientHolds, Refusal>
 pub(crate) async fn locks_of(fs: &Arc<Fs>, path: &str) -> Result<FileHolds, Refusal> {
     let (own, wanted) = (Arc::clone(fs), path.to_owned());
     let looked = tokio::task::spawn_blocking(move || resolve(&own, &wanted)).await;
-    let file = looked.map_err(|e| e.to_string())??;
+    let file = looked.map_err(|e| Refusal::Failed(e.to_string()))??;
     let mut answer = FileHolds {
         path: path.to_owned(),
         inode: file.0,
@@ -127,17 +127,23 @@ fn resolve(fs: &Fs, path: &str) -> Result<FileId, Refusal> {
                 let why = format!("there is no {}", path.escape_debug());
                 return Err(Refusal::NotFound(why));
             }
-            Err(error) => return Err(format!("{}: {error}", path.escape_debug()).into()),
+            Err(error) => {
+                let why = format!("{}: {error}", path.escape_debug());
+                return Err(match error {
+                    NsError::NameTooLong | NsError::BadName => Refusal::Invalid(why),
+                    _ => Refusal::Failed(why),
+                });
+            }
         };
     }
     Ok(at)
 }
 
-async fn paths(fs: &Arc<Fs>, files: BTreeSet<u64>) -> Result<BTreeMap<u64, String>, String> {
+async fn paths(fs: &Arc<Fs>, files: BTreeSet<u64>) -> Result<BTreeMap<u64, String>, Refusal> {
     let fs = Arc::clone(fs);
     let looked = tokio::task::spawn_blocking(move || likely_paths(&fs, &files)).await;
-    let found = looked.map_err(|e| e.to_string())?;
-    found.map_err(|e| e.to_string())
+    let found = looked.map_err(|e| Refusal::Failed(e.to_string()))?;
+    found.map_err(|e| Refusal::Failed(e.to_string()))
 }
 
 fn base(fs: &Fs, client: ClientId, file: u64) -> HeldRow {

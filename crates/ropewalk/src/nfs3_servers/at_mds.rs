@@ -3,10 +3,11 @@
 use super::add::Added;
 use super::found;
 use super::reach::{Reached, Target};
+use crate::admin::Refusal;
 use crate::daemon::random_u64;
 use ::fs::{Fs, NotRemoved};
 use control::{ADDRESSES_MAX, NetAddr};
-use foreign::{ChangeError, ExportIdentity, NewServer, ServerLimits};
+use foreign::{AddError, ChangeError, ExportIdentity, NewServer, ServerLimits};
 use rpc::UniversalAddress;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,13 +38,16 @@ pub(crate) struct NewServerOrder {
 /// Tries a server, and adds it when it is fit.
 ///
 /// # Errors
-/// One sentence, when it could not be tried or was not added.
-pub(crate) async fn add(fs: &Fs, order: NewServerOrder) -> Result<Added, String> {
+/// [`Refusal`], when it could not be tried or was not added.
+pub(crate) async fn add(fs: &Fs, order: NewServerOrder) -> Result<Added, Refusal> {
     let target = Target {
         text: &order.target,
         port: order.port,
         mount_port: order.mount_port,
     };
+    target
+        .check()
+        .map_err(|e| Refusal::Invalid(e.to_string()))?;
     let tried = async {
         let reached = target.reach().await.map_err(|e| e.to_string())?;
         let report = reached.probe().await;
@@ -78,7 +82,7 @@ pub(crate) async fn add(fs: &Fs, order: NewServerOrder) -> Result<Added, String>
         };
         let made = tokio::time::timeout(MAKE_MAX, fs.foreign().add(new)).await;
         let made = made.map_err(|_| "its directories could not be made in time".to_owned())?;
-        let id = made.map_err(|e| e.to_string())?;
+        let id = made.map_err(not_added)?;
         tracing::info!(id, target = order.target, "added a foreign server");
         added.id = Some(format!("f{id}"));
         added.client_addresses = addresses.iter().map(ToString::to_string).collect();
@@ -88,6 +92,15 @@ pub(crate) async fn add(fs: &Fs, order: NewServerOrder) -> Result<Added, String>
     }
     reached.leave().await;
     Ok(added)
+}
+
+fn not_added(error: AddError) -> Refusal {
+    let text = error.to_string();
+    match error {
+        AddError::Known(_) | AddError::Full | AddError::Server(_) => Refusal::Refused(text),
+        AddError::Invalid(_) => Refusal::Invalid(text),
+        AddError::Store(_) => Refusal::Failed(text),
+    }
 }
 
 /// Leaves the file of the cluster in an export. Returns whether there was one. An export that a server which is up has already is
@@ -107,8 +120,8 @@ async fn leave(fs: &Fs, reached: &Reached, identity: &ExportIdentity) -> Result<
 /// Gives a server no new files.
 ///
 /// # Errors
-/// One sentence.
-pub(crate) async fn drain(fs: &Fs, id: u32) -> Result<(), String> {
+/// [`Refusal`].
+pub(crate) async fn drain(fs: &Fs, id: u32) -> Result<(), Refusal> {
     let drained = fs.foreign().drain(id).await;
     drained.map_err(|e| refusal(id, &e))
 }
@@ -116,8 +129,8 @@ pub(crate) async fn drain(fs: &Fs, id: u32) -> Result<(), String> {
 /// Gives a server that was drained new files again.
 ///
 /// # Errors
-/// One sentence.
-pub(crate) async fn undrain(fs: &Fs, id: u32) -> Result<(), String> {
+/// [`Refusal`].
+pub(crate) async fn undrain(fs: &Fs, id: u32) -> Result<(), Refusal> {
     let undrained = fs.foreign().undrain(id).await;
     undrained.map_err(|e| refusal(id, &e))
 }
@@ -125,15 +138,15 @@ pub(crate) async fn undrain(fs: &Fs, id: u32) -> Result<(), String> {
 /// Uses a server no more.
 ///
 /// # Errors
-/// One sentence.
-pub(crate) async fn remove(fs: &Arc<Fs>, id: u32, is_forced: bool) -> Result<(), String> {
+/// [`Refusal`].
+pub(crate) async fn remove(fs: &Arc<Fs>, id: u32, is_forced: bool) -> Result<(), Refusal> {
     let removed = ::fs::remove_far_server(fs, id, is_forced).await;
     removed.map_err(|why| not_removed(id, why))
 }
 
-fn not_removed(id: u32, why: NotRemoved) -> String {
+fn not_removed(id: u32, why: NotRemoved) -> Refusal {
     let forced = "or give --force, and what files have there alone is lost";
-    match why {
+    let text = match why {
         NotRemoved::NotDrained => format!(
             "files may lie on server f{id}: `ropewalk ds drain-nfs3 f{id}` moves them away, {forced}"
         ),
@@ -144,30 +157,33 @@ fn not_removed(id: u32, why: NotRemoved) -> String {
             "{count} files lie on server f{id}: `ropewalk ds list` shows how many are left; wait, or remove them, {forced}"
         ),
         NotRemoved::TooManyFiles => format!("server f{id} may have files: {why}; {forced}"),
-        NotRemoved::Change(error) => refusal(id, &error),
-        NotRemoved::Store(error) => error.to_string(),
-    }
+        NotRemoved::Change(error) => return refusal(id, &error),
+        NotRemoved::Store(error) => return Refusal::Failed(error.to_string()),
+    };
+    Refusal::Refused(text)
 }
 
-fn refusal(id: u32, error: &ChangeError) -> String {
+fn refusal(id: u32, error: &ChangeError) -> Refusal {
     match error {
-        ChangeError::Unknown => {
-            format!("the cluster has no server f{id}; `ropewalk ds list` shows them")
-        }
-        ChangeError::InUse => format!("files may lie on server f{id}"),
-        ChangeError::Store(e) => e.to_string(),
+        ChangeError::Unknown => Refusal::NotFound(format!(
+            "the cluster has no server f{id}; `ropewalk ds list` shows them"
+        )),
+        ChangeError::InUse => Refusal::Refused(format!("files may lie on server f{id}")),
+        ChangeError::Store(e) => Refusal::Failed(e.to_string()),
     }
 }
 
 /// Where clients are told that it is.
-async fn addresses(reached: &Reached, wanted: &[String]) -> Result<Vec<SocketAddr>, String> {
+async fn addresses(reached: &Reached, wanted: &[String]) -> Result<Vec<SocketAddr>, Refusal> {
     if wanted.is_empty() {
         return Ok(vec![reached.address]);
     }
     let mut addresses = Vec::new();
     for name in wanted {
         let found = tokio::net::lookup_host(name.as_str()).await;
-        let found = found.map_err(|e| format!("{name} is no HOST:PORT that is known here: {e}"))?;
+        let found = found.map_err(|e| {
+            Refusal::Invalid(format!("{name} is no HOST:PORT that is known here: {e}"))
+        })?;
         addresses.extend(found);
     }
     addresses.truncate(ADDRESSES_MAX as usize);

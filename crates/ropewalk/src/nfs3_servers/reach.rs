@@ -45,6 +45,11 @@ pub(super) struct Reached {
 }
 
 impl Target<'_> {
+    /// Whether it names a server and a directory.
+    pub(super) fn check(&self) -> Outcome {
+        split(self.text).map(drop)
+    }
+
     /// Finds the server and mounts the directory.
     pub(super) async fn reach(&self) -> Outcome<Reached> {
         let (host, path) = split(self.text)?;

@@ -1,5 +1,6 @@
 //! What the metadata server does about access tokens.
 
+use super::refusals::{failed, of_access};
 use super::view::{View, json};
 use crate::access::{AccessRow, NewAccess};
 use crate::admin::{Refusal, Request};
@@ -46,7 +47,7 @@ pub(super) async fn run(view: &View, order: Request) -> Result<Value, Refusal> {
             ttl_seconds,
         } => json(create(view, &name, role, ttl_seconds).await?),
         Request::AccessList => {
-            let tokens = access_tokens(cluster).map_err(|e| e.to_string())?;
+            let tokens = access_tokens(cluster).map_err(failed)?;
             json(tokens.iter().map(row).collect::<Vec<_>>())
         }
         Request::AccessRevoke { id } => {
@@ -55,7 +56,7 @@ pub(super) async fn run(view: &View, order: Request) -> Result<Value, Refusal> {
                 AccessError::Unknown => Refusal::NotFound(format!(
                     "there is no access token {id}; `ropewalk access list` lists them"
                 )),
-                other => Refusal::Refused(other.to_string()),
+                other => of_access(other),
             })?;
             json(())
         }
@@ -68,19 +69,20 @@ async fn create(
     name: &str,
     role: CallerRole,
     ttl_seconds: Option<u64>,
-) -> Result<NewAccess, String> {
+) -> Result<NewAccess, Refusal> {
     let is_good = !name.is_empty()
         && name.len() <= ACCESS_NAME_BYTES_MAX as usize
         && !name.chars().any(char::is_control);
     if !is_good {
-        return Err(format!(
+        return Err(Refusal::Invalid(format!(
             "a name has 1 to {ACCESS_NAME_BYTES_MAX} bytes and no control characters"
-        ));
+        )));
     }
     if ttl_seconds.is_some_and(|ttl| ttl == 0 || ttl > TTL_SECONDS_MAX) {
-        return Err("a token is good for at least a second and at most ten years".to_owned());
+        let why = "a token is good for at least a second and at most ten years".to_owned();
+        return Err(Refusal::Invalid(why));
     }
-    let secret = random_access_secret().map_err(|e| e.to_string())?;
+    let secret = random_access_secret().map_err(failed)?;
     let kept = match role {
         CallerRole::Viewer => AccessRole::Viewer,
         CallerRole::Operator => AccessRole::Operator,
@@ -88,7 +90,7 @@ async fn create(
     };
     let ttl_ms = ttl_seconds.map(|ttl| ttl * 1000);
     let added = add_access(view.cluster(), AccessName::cut(name), kept, &secret, ttl_ms).await;
-    let id = added.map_err(|e| e.to_string())?;
+    let id = added.map_err(of_access)?;
     let token = AccessToken {
         ca: view.ca.fingerprint(),
         id,

@@ -7,6 +7,7 @@
 //! Beyond loopback the API is served over TLS only. When a token is taken back, the NFS clients of its tunnels are evicted.
 
 use super::readings::Readings;
+use super::refusals::{failed, of_cluster};
 use super::view::{View, json};
 use super::{access, orders, reload};
 use crate::admin::{AdminSocket, Answering, Desk, Refusal, Request};
@@ -216,7 +217,7 @@ impl Desk for MdsDesk {
 
     fn metrics(&self) -> Result<String, Refusal> {
         let status = ServerStatus::Mds(Box::new(self.view.status()));
-        metrics::page(status).map_err(|e| Refusal::Refused(e.to_string()))
+        metrics::page(status).map_err(failed)
     }
 
     fn assets(&self) -> &'static [Asset] {
@@ -252,13 +253,13 @@ async fn answer(view: Arc<View>, request: Request) -> Result<Value, Refusal> {
         Request::NlmHosts => json(nlm_hosts::hosts(view.fs())),
         Request::NlmFree { host } => json(nlm_hosts::free(view.fs(), &host).await?),
         Request::KeyRotate => {
-            let made = rotate_key(view.fs()).await.map_err(|e| e.to_string())?;
+            let made = rotate_key(view.fs()).await.map_err(of_cluster)?;
             let (id, signs) = (made.id, made.signs);
             json(RotatedKey { id, signs })
         }
         order @ (Request::AccessCreate { .. }
         | Request::AccessList
         | Request::AccessRevoke { .. }) => access::run(&view, order).await,
-        order => Ok(orders::run(view.fs(), order).await?),
+        order => orders::run(view.fs(), order).await,
     }
 }

@@ -1,6 +1,7 @@
 //! What the metadata server does for orders about data servers, its own and those of others.
 
-use crate::admin::Request;
+use super::refusals::{failed, of_cluster};
+use crate::admin::{Refusal, Request};
 use crate::config::check_fill_rate;
 use crate::nfs3_servers::{self, NewServerOrder};
 use ::cluster::expel;
@@ -12,8 +13,8 @@ use std::sync::Arc;
 /// Does what an order says.
 ///
 /// # Errors
-/// One sentence: why it is not done.
-pub(super) async fn run(fs: &Arc<Fs>, order: Request) -> Result<Value, String> {
+/// [`Refusal`]: why it is not done.
+pub(super) async fn run(fs: &Arc<Fs>, order: Request) -> Result<Value, Refusal> {
     let cluster = fs.cluster();
     let value = match order {
         Request::DsDrain {
@@ -25,11 +26,11 @@ pub(super) async fn run(fs: &Arc<Fs>, order: Request) -> Result<Value, String> {
                 true => cluster.check_drain(ds_id, substitute),
                 false => cluster.drain(ds_id, substitute).await,
             };
-            serde_json::to_value(order.map_err(|e| e.to_string())?)
+            serde_json::to_value(order.map_err(of_cluster)?)
         }
         Request::DsUndrain { ds_id } => {
             let order = cluster.undrain(ds_id).await;
-            serde_json::to_value(order.map_err(|e| e.to_string())?)
+            serde_json::to_value(order.map_err(of_cluster)?)
         }
         Request::DsRemove {
             ds_id,
@@ -40,14 +41,14 @@ pub(super) async fn run(fs: &Arc<Fs>, order: Request) -> Result<Value, String> {
                 true => expel(cluster, ds_id, why).await,
                 false => cluster.remove(ds_id, why).await,
             };
-            serde_json::to_value(done.map_err(|e| e.to_string())?)
+            serde_json::to_value(done.map_err(of_cluster)?)
         }
         Request::DsRebalance { wanted } => {
             cluster.rebalance(wanted);
             serde_json::to_value(())
         }
         Request::FillRate { bytes_per_s } => {
-            check_fill_rate(ByteSize(bytes_per_s))?;
+            check_fill_rate(ByteSize(bytes_per_s)).map_err(Refusal::Invalid)?;
             cluster.set_fill_rate(bytes_per_s);
             serde_json::to_value(())
         }
@@ -75,7 +76,10 @@ pub(super) async fn run(fs: &Arc<Fs>, order: Request) -> Result<Value, String> {
         Request::RemoveNfs3 { server_id, force } => {
             serde_json::to_value(nfs3_servers::remove_at_mds(fs, server_id, force).await?)
         }
-        other => return Err(format!("{other:?} is not for a metadata server")),
+        other => {
+            let why = format!("{other:?} is not for a metadata server");
+            return Err(Refusal::NotFound(why));
+        }
     };
-    value.map_err(|e| e.to_string())
+    value.map_err(failed)
 }

@@ -1,5 +1,6 @@
 //! What the administration looks at: one metadata server with all that it counts, and what it does by order.
 
+use super::refusals::{failed, of_cluster};
 use super::reload::Live;
 use super::rows::{clash_row, filling_row, foreign_rows, groups, place_row, row};
 use crate::admin::Refusal;
@@ -63,13 +64,13 @@ impl Watched for View {
 }
 
 impl View {
-    pub(super) async fn expel(&self, ds_id: u32, yes_lose_data: bool) -> Result<(), String> {
+    pub(super) async fn expel(&self, ds_id: u32, yes_lose_data: bool) -> Result<(), Refusal> {
         let (cluster, why) = (self.cluster(), "expelled by an administrator");
         let done = match yes_lose_data {
             true => expel(cluster, ds_id, why).await,
             false => expel_spare(cluster, ds_id, why).await,
         };
-        done.map_err(|e| e.to_string())
+        done.map_err(of_cluster)
     }
 
     pub(super) fn fs(&self) -> &Arc<Fs> {
@@ -80,8 +81,8 @@ impl View {
         self.fs().cluster()
     }
 
-    pub(super) async fn create_token(&self, ttl_seconds: u64) -> Result<Token, String> {
-        let secret = cluster_tls::random_secret().map_err(|e| e.to_string())?;
+    pub(super) async fn create_token(&self, ttl_seconds: u64) -> Result<Token, Refusal> {
+        let secret = cluster_tls::random_secret().map_err(failed)?;
         let addresses: Vec<String> = self
             .config
             .control_advertised()
@@ -93,15 +94,15 @@ impl View {
         let ttl_ms = ttl_seconds.saturating_mul(1000);
         add_token(self.cluster(), &token.secret, ttl_ms)
             .await
-            .map_err(|e| e.to_string())?;
+            .map_err(of_cluster)?;
         tracing::info!(ttl_seconds, "made a join token");
         Ok(Token {
             token: token.to_text(),
         })
     }
 
-    pub(super) fn tokens(&self) -> Result<Vec<WaitingToken>, String> {
-        let waiting = waiting_tokens(self.cluster()).map_err(|e| e.to_string())?;
+    pub(super) fn tokens(&self) -> Result<Vec<WaitingToken>, Refusal> {
+        let waiting = waiting_tokens(self.cluster()).map_err(failed)?;
         let describe = |t: ::cluster::WaitingToken| WaitingToken {
             hash: t.hash.0[..HASH_BYTES_SHOWN]
                 .iter()
@@ -242,24 +243,22 @@ impl View {
 
 impl View {
     /// Opens the closed groups; how many there were.
-    pub(super) async fn accept_state(&self) -> Result<usize, String> {
+    pub(super) async fn accept_state(&self) -> Result<usize, Refusal> {
         let count = self.fs().cluster().accept_state().await;
-        count.map_err(|e| e.to_string())
+        count.map_err(of_cluster)
     }
 
     /// What would be lost with a data server.
-    pub(super) async fn loss(&self, ds_id: u32) -> Result<Loss, String> {
-        let places = self.cluster().last_copies(ds_id);
+    pub(super) async fn loss(&self, ds_id: u32) -> Result<Loss, Refusal> {
+        let places = self.cluster().last_copies(ds_id).map_err(of_cluster)?;
         let (nfsd, places_count) = (Arc::clone(&self.nfsd), count(places.len()));
-        let turn = WALKS.acquire().await.map_err(|e| e.to_string())?;
+        let turn = WALKS.acquire().await.map_err(failed)?;
         let walk = move || {
             let _turn = turn;
             lost_files(nfsd.role().fs(), &places)
         };
         let walked = tokio::task::spawn_blocking(walk).await;
-        let found = walked
-            .map_err(|e| e.to_string())?
-            .map_err(|e| e.to_string())?;
+        let found = walked.map_err(failed)?.map_err(failed)?;
         Ok(Loss {
             ds: ds_id,
             last_copies: places_count,
@@ -272,17 +271,15 @@ impl View {
 
 impl View {
     /// Paths of files that data servers name by numbers.
-    pub(super) async fn paths(&self, files: Vec<u64>) -> Result<Vec<DamagedFile>, String> {
+    pub(super) async fn paths(&self, files: Vec<u64>) -> Result<Vec<DamagedFile>, Refusal> {
         let nfsd = Arc::clone(&self.nfsd);
-        let turn = WALKS.acquire().await.map_err(|e| e.to_string())?;
+        let turn = WALKS.acquire().await.map_err(failed)?;
         let look = move || {
             let _turn = turn;
             file_paths(nfsd.role().fs(), &files)
         };
         let looked = tokio::task::spawn_blocking(look).await;
-        let found = looked
-            .map_err(|e| e.to_string())?
-            .map_err(|e| e.to_string())?;
+        let found = looked.map_err(failed)?.map_err(failed)?;
         let row = |file: NamedFile| DamagedFile {
             number: file.number,
             inode: file.inode,
@@ -308,7 +305,7 @@ fn count(n: usize) -> u64 {
 
 /// What an answer is as JSON.
 pub(super) fn json(answer: impl Serialize) -> Result<Value, Refusal> {
-    serde_json::to_value(answer).map_err(|e| Refusal::Refused(e.to_string()))
+    serde_json::to_value(answer).map_err(failed)
 }
 
 /// The time of this machine.
