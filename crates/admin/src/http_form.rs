@@ -18,6 +18,9 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
+/// Methods of a path that is only looked at.
+pub(crate) const GET_AND_HEAD: &str = "GET, HEAD";
+
 /// Field of a request that says which it is.
 const COMMAND: &str = "command";
 
@@ -30,20 +33,28 @@ pub(crate) fn find<'a>(
     path: &'a str,
 ) -> Result<(&'static Route, PathValues<'a>), Problem> {
     let mut allowed = Vec::new();
+    // HEAD is GET without its content (RFC 9110 §9.3.2).
+    let wanted = match *method {
+        Method::HEAD => &Method::GET,
+        _ => method,
+    };
     for route in &*ROUTES {
         let Some(values) = route.matched(path) else {
             continue;
         };
-        if route.method == *method {
+        if route.method == *wanted {
             return Ok((route, values));
         }
-        allowed.push(route.method.as_str());
+        allowed.push(match route.is_safe() {
+            true => GET_AND_HEAD,
+            false => route.method.as_str(),
+        });
     }
     if allowed.is_empty() {
         let detail = format!("there is no {API_ROOT}{path}; see {API_ROOT}/openapi.json");
         return Err(Problem::new(StatusCode::NOT_FOUND, detail));
     }
-    Err(Problem::method_not_allowed(allowed.join(", ")))
+    Err(Problem::method_not_allowed(&allowed.join(", ")))
 }
 
 /// The request of a route.

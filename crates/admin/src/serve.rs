@@ -9,7 +9,7 @@
 
 use crate::caller::{Caller, CallerRole, Denied};
 use crate::desk::{Asset, Desk};
-use crate::http_form::{decode, find};
+use crate::http_form::{GET_AND_HEAD, decode, find};
 use crate::problem::{PROBLEM_JSON, Problem};
 use crate::route::{API_ROOT, Route};
 use crate::samples::{STREAMS_MAX, TUNNELS_MAX};
@@ -18,10 +18,11 @@ use crate::tls::{Accepted, Listener};
 use crate::tunnel;
 use bytes::Bytes;
 use http::header::{
-    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName,
-    HeaderValue, ORIGIN, REFERRER_POLICY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName,
+    HeaderValue, ORIGIN, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Method, Request as HttpRequest, Response, StatusCode};
+use http_body_util::channel::Channel;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -59,6 +60,8 @@ const BODY_MAX: Duration = Duration::from_secs(10);
 const PEER_SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Pause after a failed accept.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// Media type of a body.
+const JSON: &str = "application/json";
 /// Scheme of the header with the token (RFC 6750 §2.1).
 const BEARER: &str = "Bearer ";
 /// What a page may load: nothing from elsewhere. No other page may frame it.
@@ -221,23 +224,22 @@ impl ApiService {
     ) -> Result<Response<Body>, Problem> {
         refuse_other_sites(&request)?;
         let path = request.uri().path().to_owned();
-        let is_get = matches!(*request.method(), Method::GET | Method::HEAD);
-        if is_get && path == METRICS_PATH {
+        if path == METRICS_PATH {
+            need_get(&request)?;
             self.admit(bearer(&request).as_deref())?;
             return Ok(metrics_response(self.desk.metrics()?));
         }
         let Some(below) = path.strip_prefix(API_ROOT).filter(|p| p.starts_with('/')) else {
             let asset = self.desk.assets().iter().find(|a| a.path == path);
-            return match asset {
-                Some(asset) if is_get => Ok(asset_response(asset)),
-                Some(_) => Err(Problem::method_not_allowed("GET, HEAD")),
-                None => {
-                    let detail = format!("there is no {path}; the API is below {API_ROOT}");
-                    Err(Problem::new(StatusCode::NOT_FOUND, detail))
-                }
-            };
+            let asset = asset.ok_or_else(|| {
+                let detail = format!("there is no {path}; the API is below {API_ROOT}");
+                Problem::new(StatusCode::NOT_FOUND, detail)
+            })?;
+            need_get(&request)?;
+            return Ok(asset_response(asset));
         };
-        if is_get && below == "/openapi.json" {
+        if below == "/openapi.json" {
+            need_get(&request)?;
             let document = self.desk.openapi().ok_or_else(|| {
                 let detail = "this server has no document; ask the metadata server";
                 Problem::new(StatusCode::NOT_FOUND, detail)
@@ -247,8 +249,8 @@ impl ApiService {
         let token = bearer(&request);
         let caller = self.admit(token.as_deref())?;
         match below {
-            "/session" if is_get => json_response(&caller),
-            "/stream" if is_get => self.stream(token),
+            "/session" => need_get(&request).and_then(|()| json_response(&caller)),
+            "/stream" => need_get(&request).and_then(|()| self.stream(&request, token)),
             tunnel::PATH => self.tunnel(request, &caller, token),
             _ => self.order(request, below, &caller, (peer, id)).await,
         }
@@ -262,16 +264,20 @@ impl ApiService {
         }
     }
 
-    fn stream(&self, token: Option<String>) -> Result<Response<Body>, Problem> {
+    fn stream(
+        &self,
+        request: &HttpRequest<Incoming>,
+        token: Option<String>,
+    ) -> Result<Response<Body>, Problem> {
+        if request.method() == Method::HEAD {
+            return Ok(stream_response(stream::no_body()));
+        }
         let place = self.desk.samples().place();
         let busy = || Problem::busy(format!("{STREAMS_MAX} pages follow already"));
         let place = place.ok_or_else(busy)?;
         let is_welcome = self.still_welcome(token);
         let body = stream::body(Arc::clone(&self.desk), place, is_welcome);
-        let mut response = Response::new(body.boxed());
-        set_type(&mut response, "text/event-stream");
-        no_store(&mut response);
-        Ok(response)
+        Ok(stream_response(body))
     }
 
     /// Says whether the token is still good.
@@ -395,6 +401,14 @@ fn refuse_other_sites(request: &HttpRequest<Incoming>) -> Result<(), Problem> {
     }
 }
 
+/// HEAD is answered as GET; hyper leaves the content out.
+fn need_get(request: &HttpRequest<Incoming>) -> Result<(), Problem> {
+    match *request.method() {
+        Method::GET | Method::HEAD => Ok(()),
+        _ => Err(Problem::method_not_allowed(GET_AND_HEAD)),
+    }
+}
+
 fn bearer(request: &HttpRequest<Incoming>) -> Option<String> {
     let header = request.headers().get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = header.split_at_checked(BEARER.len())?;
@@ -417,12 +431,18 @@ async fn read_body(request: HttpRequest<Incoming>) -> Result<Bytes, Problem> {
         Err(error) => Problem::bad_request(format!("the body broke off: {error}")),
     })?;
     let body = body.to_bytes();
-    let is_json = media_type.is_some_and(|t| t.as_bytes().starts_with(b"application/json"));
-    if !body.is_empty() && !is_json {
+    if !body.is_empty() && !media_type.is_some_and(|t| is_json(&t)) {
         let detail = "a body needs `Content-Type: application/json`";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
     Ok(body)
+}
+
+/// Whether a media type is JSON: in upper or lower case, with parameters or without (RFC 9110 §8.3.1).
+fn is_json(media_type: &HeaderValue) -> bool {
+    let mut parts = media_type.as_bytes().split(|byte| *byte == b';');
+    let essence = parts.next().map(<[u8]>::trim_ascii);
+    essence.is_some_and(|essence| essence.eq_ignore_ascii_case(JSON.as_bytes()))
 }
 
 fn set_type(response: &mut Response<Body>, media_type: &'static str) {
@@ -447,7 +467,7 @@ fn json_response(value: &impl Serialize) -> Result<Response<Body>, Problem> {
 
 fn json_bytes(text: Bytes) -> Response<Body> {
     let mut response = whole(text);
-    set_type(&mut response, "application/json");
+    set_type(&mut response, JSON);
     no_store(&mut response);
     response
 }
@@ -458,14 +478,14 @@ fn problem_response(problem: &Problem) -> Response<Body> {
     *response.status_mut() = problem.code();
     set_type(&mut response, PROBLEM_JSON);
     no_store(&mut response);
-    let allow = problem.allow.as_deref().map(HeaderValue::from_str);
-    if let Some(Ok(allow)) = allow {
-        response.headers_mut().insert(ALLOW, allow);
-    }
-    if problem.code() == StatusCode::UNAUTHORIZED {
-        let challenge = HeaderValue::from_static("Bearer realm=\"ropewalk\"");
-        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-    }
+    response.headers_mut().extend(problem.headers.clone());
+    response
+}
+
+fn stream_response(body: Channel<Bytes, Infallible>) -> Response<Body> {
+    let mut response = Response::new(body.boxed());
+    set_type(&mut response, "text/event-stream");
+    no_store(&mut response);
     response
 }
 

@@ -64,6 +64,11 @@ pub(crate) fn body(
     body
 }
 
+/// The body of no stream: what HEAD is answered with.
+pub(crate) fn no_body() -> Channel<Bytes, Infallible> {
+    Channel::new(1).1
+}
+
 async fn feed(
     desk: &dyn Desk,
     mut sender: Sender<Bytes, Infallible>,

@@ -9,6 +9,7 @@
 use crate::ask::{AskError, Server, broken, head, read, send};
 use crate::caller::Caller;
 use crate::desk::Desk;
+use crate::http_form::GET_AND_HEAD;
 use crate::problem::Problem;
 use crate::route::API_ROOT;
 use crate::tls::Stream;
@@ -34,16 +35,19 @@ const PROBLEM_BYTES_MAX: usize = 64 * 1024;
 /// Whether a request asks for a tunnel.
 ///
 /// # Errors
-/// 426: it asks for something else.
+/// 405 for another method, 426 for a GET that wants no tunnel (RFC 9110 §15.5.22).
 pub(crate) fn check(request: &HttpRequest<Incoming>) -> Result<(), Problem> {
     let wanted = request.headers().get(UPGRADE);
     let is_tunnel = wanted.is_some_and(|w| w.as_bytes().eq_ignore_ascii_case(PROTOCOL.as_bytes()));
-    match is_tunnel && request.method() == Method::GET {
-        true => Ok(()),
-        false => {
+    match *request.method() {
+        Method::GET if is_tunnel => Ok(()),
+        Method::GET | Method::HEAD => {
             let detail = format!("this path takes GET with `Upgrade: {PROTOCOL}`");
-            Err(Problem::new(StatusCode::UPGRADE_REQUIRED, detail))
+            let problem = Problem::new(StatusCode::UPGRADE_REQUIRED, detail);
+            let problem = problem.with(UPGRADE, PROTOCOL);
+            Err(problem.with(CONNECTION, "upgrade"))
         }
+        _ => Err(Problem::method_not_allowed(GET_AND_HEAD)),
     }
 }
 

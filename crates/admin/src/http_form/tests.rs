@@ -74,7 +74,9 @@ fn what_is_no_request_is_refused_with_a_sentence() {
     for (form, status, word) in [
         (form(Method::GET, "/nothing", ""), 404, "openapi.json"),
         (form(Method::GET, "/clients/", ""), 404, "openapi.json"),
-        (form(Method::PUT, "/clients", ""), 405, "GET"),
+        (form(Method::PUT, "/clients", ""), 405, "GET, HEAD"),
+        (form(Method::HEAD, "/scrub", ""), 405, "POST"),
+        (form(Method::HEAD, "/clients", "{}"), 400, "no body"),
         (form(Method::GET, "/clients?limit=x", ""), 400, "`limit`"),
         (
             form(Method::GET, "/clients?limit=1&limit=2", ""),

@@ -1,4 +1,6 @@
 //! Goal: whatever comes over a socket is answered in bounded memory and time, and only to those who may ask.
+mod answers;
+
 use super::*;
 use crate::{Answering, AskError, CallerRole, Events, Refusal, Request, Samples, Server, ask};
 use serde_json::json;
@@ -40,6 +42,7 @@ impl Desk for Echo {
             "o" => CallerRole::Operator,
             "a" => CallerRole::Admin,
             "old" => return Err(Denied::Expired),
+            "busy" => return Err(Denied::Unavailable),
             _ => return Err(Denied::Unknown),
         };
         Ok(Caller {
