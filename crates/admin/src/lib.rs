@@ -32,7 +32,7 @@ pub use desk::{Answering, Asset, BoxFuture, Desk, Refusal};
 pub use events::{EVENTS_MAX, Event, EventPage, Events, Level};
 pub use openapi::{Answers, document};
 pub use problem::Problem;
-pub use request::Request;
+pub use request::{CLIENTS_MAX, Request};
 pub use route::{API_ROOT, Param, ParamKind, Route};
 pub use routes::ROUTES;
 pub use samples::{STREAMS_MAX, Samples, TUNNELS_MAX};

@@ -1,4 +1,5 @@
-//! The OpenAPI document of the API: made from the table of routes, the schema of [`Request`] and the schemas of answers.
+//! The OpenAPI document of the API: made from the table of routes, the schema of [`Request`] and the schemas of answers. What is
+//! no route is written down here.
 
 use crate::caller::Caller;
 use crate::problem::Problem;
@@ -14,6 +15,28 @@ use std::collections::BTreeMap;
 const OPENAPI_VERSION: &str = "3.1.0";
 /// Where schemas of named types are.
 const COMPONENTS: &str = "/components/schemas";
+/// Where answers of what is not done are.
+const RESPONSES: &str = "#/components/responses";
+/// What each status of a refusal means, and the header that goes with it.
+const FAILURES: [(&str, &str, Option<&str>); 11] = [
+    ("400", "a value makes no sense", None),
+    ("401", "no good token", Some("WWW-Authenticate")),
+    ("403", "the role is too low", Some("WWW-Authenticate")),
+    ("404", "what is named is not there", None),
+    ("409", "refused as things are", None),
+    ("413", "the body is too long", None),
+    ("415", "the body is not JSON", None),
+    ("426", "the connection must be upgraded", Some("Upgrade")),
+    ("500", "the server failed", None),
+    ("503", "busy", Some("Retry-After")),
+    ("504", "not done in time; it goes on", None),
+];
+/// Statuses of refusals of every path.
+const OF_ALL: &[&str] = &["401", "500", "503"];
+/// Beside those, of what is looked at.
+const OF_LOOKS: &[&str] = &["400", "403", "404", "504"];
+/// Beside those, of orders.
+const OF_ORDERS: &[&str] = &["409", "413", "415"];
 
 /// The schemas of answers, by command.
 pub struct Answers {
@@ -54,25 +77,18 @@ pub fn document(version: &str, mut answers: Answers) -> Value {
             continue;
         };
         let variant = &variants[route.command];
-        let operation = operation(route, variant, answer, &problem);
+        let operation = operation(route, variant, answer);
         insert(&mut paths, route.path, route.method.as_str(), operation);
     }
-    let session = plain(
-        "session",
-        "Who the token is of.",
-        &caller,
-        "application/json",
-    );
-    insert(&mut paths, "/session", "GET", session);
-    let text = json!({"type": "string"}).try_into().unwrap_or_default();
-    let about = "Follow the state: `sample` each second (status and health), `log` for each event.";
-    let stream = plain("stream", about, &text, "text/event-stream");
-    insert(&mut paths, "/stream", "GET", stream);
+    for (path, operation) in beside_routes(&caller) {
+        insert(&mut paths, path, "GET", operation);
+    }
     json!({
         "openapi": OPENAPI_VERSION,
         "info": {
             "title": "Ropewalk administration",
             "version": version,
+            "description": "Each path of GET answers HEAD too.",
             "license": {"name": "Apache-2.0 OR MIT"},
         },
         "servers": [{"url": API_ROOT}],
@@ -80,6 +96,7 @@ pub fn document(version: &str, mut answers: Answers) -> Value {
         "paths": paths,
         "components": {
             "schemas": answers.generator.definitions(),
+            "responses": failures(&problem),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     })
@@ -90,17 +107,97 @@ fn insert(paths: &mut Map<String, Value>, path: &str, method: &str, operation: V
     item[method.to_ascii_lowercase()] = operation;
 }
 
-/// An operation without parameters that any caller may ask for.
-fn plain(id: &str, summary: &str, answer: &Schema, media_type: &str) -> Value {
-    json!({
-        "operationId": id,
-        "summary": summary,
-        "tags": ["state"],
-        "responses": {"200": {"description": "done", "content": {media_type: {"schema": answer}}}},
-    })
+/// The answers of what is not done, by status.
+fn failures(problem: &Schema) -> Map<String, Value> {
+    let failure = |(status, meaning, header): &(&str, &str, Option<&str>)| {
+        let mut response = json!({
+            "description": meaning,
+            "content": {crate::problem::PROBLEM_JSON: {"schema": problem}},
+        });
+        if let Some(name) = header {
+            response["headers"] = json!({*name: {"schema": {"type": "string"}}});
+        }
+        ((*status).to_owned(), response)
+    };
+    FAILURES.iter().map(failure).collect()
 }
 
-fn operation(route: &Route, variant: &Value, answer: &Schema, problem: &Schema) -> Value {
+/// The answers of an operation: when it is done, and by status when it is not.
+fn responses(status: &str, done: &Value, failures: &[&[&str]]) -> Value {
+    let mut all = Map::new();
+    all.insert(status.to_owned(), done.clone());
+    for code in failures.iter().copied().flatten() {
+        let reference = json!({"$ref": format!("{RESPONSES}/{code}")});
+        all.insert((*code).to_owned(), reference);
+    }
+    all.into()
+}
+
+/// What is answered with content of a media type.
+fn content(media_type: &str, schema: &Value) -> Value {
+    json!({"description": "done", "content": {media_type: {"schema": schema}}})
+}
+
+/// The paths that are no command's. Any caller may ask for them, but for the tunnel.
+fn beside_routes(caller: &Schema) -> [(&'static str, Value); 4] {
+    let caller = content("application/json", caller.as_value());
+    let document = content("application/json", &json!({"type": "object"}));
+    let stream = content("text/event-stream", &json!({"type": "string"}));
+    let tunnel = json!({
+        "description": "the connection carries ONC RPC records from here on",
+        "headers": {"Upgrade": {"schema": {"const": crate::tunnel::PROTOCOL}}},
+    });
+    let follow =
+        "Follow the state: `sample` each second (status and health), `log` for each event.";
+    [
+        (
+            "/openapi.json",
+            json!({
+                "operationId": "openapi",
+                "summary": "This document. It needs no token.",
+                "tags": ["state"],
+                "security": [],
+                "responses": responses("200", &document, &[]),
+            }),
+        ),
+        (
+            "/session",
+            json!({
+                "operationId": "session",
+                "summary": "Who the token is of.",
+                "tags": ["state"],
+                "responses": responses("200", &caller, &[OF_ALL]),
+            }),
+        ),
+        (
+            "/stream",
+            json!({
+                "operationId": "stream",
+                "summary": follow,
+                "tags": ["state"],
+                "responses": responses("200", &stream, &[OF_ALL, &["404"]]),
+            }),
+        ),
+        (
+            "/nfs",
+            json!({
+                "operationId": "nfs",
+                "summary": "Turn the connection into a tunnel for NFS with the rights of an administrator.",
+                "description": "Needs the role admin.",
+                "tags": ["files"],
+                "parameters": [{
+                    "name": "Upgrade",
+                    "in": "header",
+                    "required": true,
+                    "schema": {"const": crate::tunnel::PROTOCOL},
+                }],
+                "responses": responses("101", &tunnel, &[OF_ALL, &["403", "404", "426"]]),
+            }),
+        ),
+    ]
+}
+
+fn operation(route: &Route, variant: &Value, answer: &Schema) -> Value {
     let fields = variant["properties"].as_object();
     let fields = fields.cloned().unwrap_or_default();
     let required: Vec<&str> = variant["required"]
@@ -127,6 +224,9 @@ fn operation(route: &Route, variant: &Value, answer: &Schema, problem: &Schema) 
                 "description": field["description"],
                 "schema": schema_of(param.kind),
             });
+            if !field["default"].is_null() {
+                parameter["schema"]["default"] = field["default"].clone();
+            }
             if param.kind == ParamKind::Numbers {
                 parameter["style"] = "form".into();
                 parameter["explode"] = false.into();
@@ -134,19 +234,18 @@ fn operation(route: &Route, variant: &Value, answer: &Schema, problem: &Schema) 
             parameter
         })
         .collect();
+    let done = content("application/json", answer.as_value());
+    let failures: &[&[&str]] = match route.is_safe() {
+        true => &[OF_ALL, OF_LOOKS],
+        false => &[OF_ALL, OF_LOOKS, OF_ORDERS],
+    };
     let mut operation = json!({
         "operationId": route.command,
         "summary": variant["description"],
         "description": format!("Needs the role {}.", route.role),
         "tags": [route.tag],
         "parameters": parameters,
-        "responses": {
-            "200": {"description": "done", "content": {"application/json": {"schema": answer}}},
-            "default": {
-                "description": "not done",
-                "content": {crate::problem::PROBLEM_JSON: {"schema": problem}},
-            },
-        },
+        "responses": responses("200", &done, failures),
     });
     if !of_body.is_empty() {
         let needed: Vec<&&str> = required
@@ -189,4 +288,49 @@ pub(crate) fn variants() -> BTreeMap<String, Value> {
         Some((name.to_owned(), variant))
     });
     named.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: nothing that a caller may ask, or may be answered, is missing in the document.
+    use super::*;
+
+    #[test]
+    fn refusals_are_described_and_defaults_are_those_of_the_requests() {
+        let mut answers = Answers::default();
+        for route in &*ROUTES {
+            answers = answers.with::<()>(route.command);
+        }
+        let document = document("1", answers);
+        let paths = document["paths"].as_object().unwrap();
+        for path in ["/openapi.json", "/session", "/stream", "/nfs"] {
+            assert!(paths[path]["get"].is_object(), "{path}");
+        }
+        for (path, item) in paths {
+            for (method, operation) in item.as_object().unwrap() {
+                let responses = operation["responses"].as_object().unwrap();
+                let is_open = operation["security"] == json!([]);
+                assert_eq!(responses.contains_key("401"), !is_open, "{path}");
+                assert_eq!(responses.contains_key("409"), method != "get", "{path}");
+                for reference in responses.values().filter_map(|r| r["$ref"].as_str()) {
+                    let found = document.pointer(reference.trim_start_matches('#'));
+                    assert!(found.is_some(), "{path}: {reference}");
+                }
+            }
+        }
+        for (path, name, default) in [
+            ("/events", "after", json!(0)),
+            ("/events", "limit", json!(crate::EVENTS_MAX)),
+            ("/clients", "limit", json!(1000)),
+            ("/clients", "after", Value::Null),
+        ] {
+            let parameters = paths[path]["get"]["parameters"].as_array().unwrap();
+            let parameter = parameters.iter().find(|p| p["name"] == name).unwrap();
+            assert_eq!(parameter["schema"]["default"], default, "{path} {name}");
+        }
+        let removed = &paths["/data-servers/{ds_id}"]["delete"]["parameters"][1]["schema"];
+        assert_eq!(removed["default"], json!(false));
+        let upgrade = &paths["/nfs"]["get"]["parameters"][0];
+        assert_eq!(upgrade["schema"]["const"], crate::tunnel::PROTOCOL);
+    }
 }

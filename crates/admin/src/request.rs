@@ -14,6 +14,9 @@ const STATUS_MAX: Duration = Duration::from_secs(3);
 /// How long it waits for any other.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
+/// Most clients of one answer.
+pub const CLIENTS_MAX: usize = 1000;
+
 /// What can be asked of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
@@ -27,8 +30,9 @@ pub enum Request {
         /// Those with greater ids.
         #[serde(default)]
         after: u64,
-        /// How many at most; all without it.
+        /// How many at most.
         #[serde(default)]
+        #[schemars(extend("default" = crate::EVENTS_MAX))]
         limit: Option<u32>,
     },
     /// Make a token with which a caller asks (metadata server).
@@ -126,8 +130,9 @@ pub enum Request {
         /// Those with ids after this one.
         #[serde(default)]
         after: Option<String>,
-        /// How many at most; 1,000 without it.
+        /// How many at most.
         #[serde(default)]
+        #[schemars(extend("default" = CLIENTS_MAX))]
         limit: Option<u32>,
     },
     /// What a client holds, and the clients that wait for it (metadata server).

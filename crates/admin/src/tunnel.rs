@@ -26,7 +26,7 @@ use tokio::sync::OwnedSemaphorePermit;
 /// Its path below the root of the API.
 pub(crate) const PATH: &str = "/nfs";
 /// The protocol that a connection is turned into.
-const PROTOCOL: &str = "ropewalk-nfs";
+pub(crate) const PROTOCOL: &str = "ropewalk-nfs";
 /// How often the token is looked at while a tunnel is open.
 const LOOK: Duration = Duration::from_secs(2);
 /// Longest body of a refusal.

@@ -6,14 +6,12 @@
 
 use super::rows::{ClientPage, ClientRow, EvictedRow, id_text, name_text, parse_id};
 use crate::admin::Refusal;
+use ::admin::CLIENTS_MAX;
 use client_table::KnownClient;
 use fs::Fs;
 use nfs4::ClientId;
 use state::{ClientKind, ClientView, HeldCounts};
 use std::sync::Arc;
-
-/// Most clients of one answer.
-pub(crate) const CLIENTS_MAX: usize = 1000;
 
 /// Clients after an id: `limit`, and at most [`CLIENTS_MAX`].
 ///
