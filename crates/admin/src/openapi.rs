@@ -174,7 +174,15 @@ fn beside_routes(caller: &Schema) -> [(&'static str, Value); 4] {
             json!({
                 "operationId": "stream",
                 "summary": follow,
+                "description": "`missed` says that events after Last-Event-ID are gone.",
                 "tags": ["state"],
+                "parameters": [{
+                    "name": "Last-Event-ID",
+                    "in": "header",
+                    "required": false,
+                    "description": "The id of the last event that was seen: those after it come first.",
+                    "schema": {"type": "integer", "minimum": 0},
+                }],
                 "responses": responses("200", &stream, &[OF_ALL, &["404"]]),
             }),
         ),

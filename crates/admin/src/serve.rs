@@ -276,7 +276,8 @@ impl ApiService {
         let busy = || Problem::busy(format!("{STREAMS_MAX} pages follow already"));
         let place = place.ok_or_else(busy)?;
         let is_welcome = self.still_welcome(token);
-        let body = stream::body(Arc::clone(&self.desk), place, is_welcome);
+        let last_seen = stream::last_seen(request.headers());
+        let body = stream::body(Arc::clone(&self.desk), place, last_seen, is_welcome);
         Ok(stream_response(body))
     }
 

@@ -1,14 +1,16 @@
 //! The event stream that pages follow: a sample of the state each second, and what the server tells (WHATWG HTML §9.2).
 //!
 //! # Ordering
-//! A reader that is slow misses samples; it never makes anybody wait. Events come once each, in order.
+//! A reader that is slow misses samples; it never makes anybody wait. Events come once each, in order. A reader that names the last
+//! event that it has seen gets those that followed. What is gone meanwhile is told as `missed`.
 //!
 //! # Failure
 //! A reader that takes nothing for [`READER_MAX`] is cut off. The stream of a token that is revoked ends.
 
 use crate::desk::Desk;
-use crate::events::now_ms;
+use crate::events::{EventPage, now_ms};
 use bytes::Bytes;
+use http::{HeaderMap, HeaderName};
 use http_body_util::channel::{Channel, Sender};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,6 +18,8 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+/// Where a reader names the event that it has seen last.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Time from one sample to the next.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// A comment is sent as often, so that a dead connection is noticed.
@@ -50,16 +54,35 @@ fn piece(event: &str, data: &str) -> Bytes {
     format!("event: {event}\ndata: {data}\n\n").into()
 }
 
-/// The body of one stream. It ends when `is_welcome` says no.
+/// The events of a page. Ids let a reader go on where a stream has ended.
+fn pieces(page: &EventPage) -> Bytes {
+    let missed = page.missed.then(|| piece("missed", "{}"));
+    let logged = page.events.iter().filter_map(|event| {
+        let text = serde_json::to_string(event).ok()?;
+        let id = event.id;
+        Some(format!("id: {id}\nevent: log\ndata: {text}\n\n").into())
+    });
+    missed.into_iter().chain(logged).flatten().collect()
+}
+
+/// The event that a reader says it has seen last (WHATWG HTML §9.2.4). What is no id of ours is before all that there is.
+pub(crate) fn last_seen(headers: &HeaderMap) -> Option<u64> {
+    let value = headers.get(LAST_EVENT_ID)?;
+    let id = value.to_str().ok().and_then(|text| text.parse().ok());
+    Some(id.unwrap_or(u64::MAX))
+}
+
+/// The body of one stream, with the events after `last_seen`. It ends when `is_welcome` says no.
 pub(crate) fn body(
     desk: Arc<dyn Desk>,
     place: OwnedSemaphorePermit,
+    last_seen: Option<u64>,
     is_welcome: impl Fn() -> bool + Send + 'static,
 ) -> Channel<Bytes, Infallible> {
     let (sender, body) = Channel::new(PIECES_WAITING);
     tokio::spawn(async move {
         let _place = place;
-        feed(&*desk, sender, is_welcome).await;
+        feed(&*desk, sender, last_seen, is_welcome).await;
     });
     body
 }
@@ -72,12 +95,17 @@ pub(crate) fn no_body() -> Channel<Bytes, Infallible> {
 async fn feed(
     desk: &dyn Desk,
     mut sender: Sender<Bytes, Infallible>,
+    last_seen: Option<u64>,
     is_welcome: impl Fn() -> bool,
 ) {
     let mut samples = desk.samples().newest.subscribe();
     let mut events = desk.events().follow();
     let mut comments = interval(COMMENT_EVERY);
-    let mut told = *events.borrow_and_update();
+    let newest = *events.borrow_and_update();
+    let mut told = last_seen.unwrap_or(newest);
+    if told != newest {
+        events.mark_changed();
+    }
     loop {
         let piece = tokio::select! {
             changed = samples.changed() => match changed {
@@ -86,14 +114,13 @@ async fn feed(
             },
             changed = events.changed() => match changed {
                 Ok(()) => {
-                    events.borrow_and_update();
+                    let newest = *events.borrow_and_update();
                     let page = desk.events().page(told, EVENTS_IN_PIECE);
                     if page.next.is_some() {
                         events.mark_changed();
                     }
-                    told = page.events.last().map_or(told, |e| e.id);
-                    let texts = page.events.iter().filter_map(|e| serde_json::to_string(e).ok());
-                    texts.flat_map(|text| piece("log", &text)).collect()
+                    told = page.events.last().map_or(newest, |e| e.id);
+                    pieces(&page)
                 }
                 Err(_) => return,
             },

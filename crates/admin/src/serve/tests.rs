@@ -1,5 +1,6 @@
 //! Goal: whatever comes over a socket is answered in bounded memory and time, and only to those who may ask.
 mod answers;
+mod streams;
 
 use super::*;
 use crate::{Answering, AskError, CallerRole, Events, Refusal, Request, Samples, Server, ask};

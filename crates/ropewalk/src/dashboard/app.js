@@ -136,6 +136,8 @@ async function catchUp(own) {
 function heard(own, name, data) {
   if (own.stop.signal.aborted) return;
   if (name === "log") own.events.take(data);
+  // What is gone is not told again; the rest is read anew.
+  if (name === "missed") own.events.load().catch(() => {});
   if (name !== "sample") return;
   own.wait = RETRY_MS_MIN;
   if (!$("lost").hidden) connected(own);

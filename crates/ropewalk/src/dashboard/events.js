@@ -31,7 +31,7 @@ export class Events {
     $("events-level").onchange = () => this.draw();
   }
 
-  /** Reads all that the server keeps: it may be another process than before, whose numbers begin anew. */
+  /** Reads all that the server keeps: it may be another process than before, which knows nothing of the earlier events. */
   async load() {
     let [after, rows] = [0, []];
     for (let page = 0; page < PAGES_MAX; page += 1) {
