@@ -16,6 +16,7 @@ mod desk;
 mod events;
 mod http_form;
 mod openapi;
+mod patient;
 mod problem;
 mod request;
 mod route;

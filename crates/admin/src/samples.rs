@@ -33,6 +33,12 @@ impl Samples {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
+    /// Streams that are open.
+    #[must_use]
+    pub fn streams_open(&self) -> usize {
+        STREAMS_MAX - self.places.available_permits()
+    }
+
     /// A place for one more tunnel, where there is one.
     pub(crate) fn tunnel_place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.tunnels).try_acquire_owned().ok()

@@ -4,8 +4,8 @@
 //! The token is checked before the body is read. The body is read whole before anything is done.
 //!
 //! # Failure
-//! A peer is bounded in connections, in the bytes and the time of a head and a body, and in streams. What it does wrong is
-//! answered with a problem document. An order goes into the log with its caller and its end.
+//! A peer is bounded in connections, in the bytes and the time of a head and a body, in streams, and in the time in which it takes nothing
+//! of an answer. What it does wrong is answered with a problem document. An order goes into the log with its caller and its end.
 
 use crate::caller::{Caller, CallerRole, Denied};
 use crate::desk::{Asset, Desk};

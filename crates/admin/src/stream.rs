@@ -5,7 +5,8 @@
 //! event that it has seen gets those that followed. What is gone meanwhile is told as `missed`.
 //!
 //! # Failure
-//! A reader that takes nothing for [`READER_MAX`] is cut off. The stream of a token that is revoked ends.
+//! A reader that takes nothing for [`READER_MAX`] loses its place, and its connection as any other that takes nothing. What waits for it is
+//! at most [`PIECES_WAITING`] pieces. The stream of a token that is revoked ends.
 
 use crate::desk::Desk;
 use crate::events::{EventPage, now_ms};
@@ -25,7 +26,7 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// A comment is sent as often, so that a dead connection is noticed.
 const COMMENT_EVERY: Duration = Duration::from_secs(15);
 /// How long a reader may take for one piece.
-const READER_MAX: Duration = Duration::from_secs(30);
+pub(crate) const READER_MAX: Duration = Duration::from_secs(30);
 /// Events in one piece.
 const EVENTS_IN_PIECE: usize = 64;
 /// Pieces that wait for a reader.

@@ -1,5 +1,6 @@
 //! Where the API listens: a Unix socket, or TCP with TLS. Browsers on the same machine may do without TLS; commands never do.
 
+use crate::patient::Patient;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsAcceptor;
 
 /// How long a peer may take for its first byte and a TLS handshake.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 /// A bound listener.
 pub enum Listener {
@@ -59,12 +60,13 @@ impl Accepted {
     pub(crate) async fn open(self) -> io::Result<Box<dyn Stream>> {
         let opening = async {
             match self {
-                Self::Unix(stream) => Ok(Box::new(stream) as Box<dyn Stream>),
+                Self::Unix(stream) => Ok(Box::new(Patient::new(stream)) as Box<dyn Stream>),
                 Self::Either(stream, _, _) if !begins_with_tls(&stream).await? => {
-                    Ok(Box::new(stream) as Box<dyn Stream>)
+                    Ok(Box::new(Patient::new(stream)) as Box<dyn Stream>)
                 }
                 Self::Either(stream, _, acceptor) | Self::Tls(stream, _, acceptor) => {
-                    Ok(Box::new(acceptor.accept(stream).await?) as Box<dyn Stream>)
+                    let stream = acceptor.accept(Patient::new(stream)).await?;
+                    Ok(Box::new(stream) as Box<dyn Stream>)
                 }
             }
         };

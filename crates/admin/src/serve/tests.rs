@@ -1,5 +1,6 @@
 //! Goal: whatever comes over a socket is answered in bounded memory and time, and only to those who may ask.
 mod answers;
+mod slow_readers;
 mod streams;
 
 use super::*;
@@ -12,10 +13,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
 /// Answers each request with its debug text, and refuses two.
+#[derive(Default)]
 struct Echo {
     events: Events,
     samples: Samples,
     openapi: Bytes,
+    /// Makes answers and samples long.
+    filler: String,
 }
 
 const PAGE: &[Asset] = &[Asset {
@@ -26,13 +30,14 @@ const PAGE: &[Asset] = &[Asset {
 
 impl Desk for Echo {
     fn answer(&self, request: Request) -> Answering {
+        let filler = self.filler.clone();
         Box::pin(async move {
             match request {
                 Request::Reload { .. } => Err(Refusal::Refused("the file is wrong".to_owned())),
                 Request::ClientShow { id } => {
                     Err(Refusal::NotFound(format!("there is no client {id}")))
                 }
-                other => Ok(json!(format!("{other:?}"))),
+                other => Ok(json!(format!("{other:?}{filler}"))),
             }
         })
     }
@@ -58,7 +63,7 @@ impl Desk for Echo {
     }
 
     fn sample(&self) -> Result<Value, Refusal> {
-        Ok(json!({"status": {}, "health": {}}))
+        Ok(json!({"status": {}, "health": {}, "filler": self.filler}))
     }
 
     fn samples(&self) -> &Samples {
@@ -92,9 +97,8 @@ impl Desk for Echo {
 
 fn echo() -> Arc<dyn Desk> {
     Arc::new(Echo {
-        events: Events::default(),
-        samples: Samples::default(),
         openapi: Bytes::from_static(b"{\"openapi\":\"3.1.0\"}"),
+        ..Echo::default()
     })
 }
 
