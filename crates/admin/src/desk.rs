@@ -90,6 +90,9 @@ pub trait Desk: Send + Sync + 'static {
     /// `until` is ready no further request is taken, and nothing that the peer holds stays.
     fn serve_nfs(&self, stream: Box<dyn Stream>, peer: Arc<str>, until: BoxFuture) -> BoxFuture;
 
+    /// Whether NFS has room for the connection of one more tunnel.
+    fn has_room(&self) -> bool;
+
     /// What the server counts, in the text format of OpenMetrics.
     ///
     /// # Errors

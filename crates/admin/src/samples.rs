@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// Streams at once.
@@ -15,6 +16,8 @@ pub struct Samples {
     pub(crate) newest: watch::Sender<Bytes>,
     places: Arc<Semaphore>,
     tunnels: Arc<Semaphore>,
+    tunnels_opened: AtomicU64,
+    tunnels_refused: AtomicU64,
 }
 
 impl Default for Samples {
@@ -23,6 +26,8 @@ impl Default for Samples {
             newest: watch::Sender::new(Bytes::new()),
             places: Arc::new(Semaphore::new(STREAMS_MAX)),
             tunnels: Arc::new(Semaphore::new(TUNNELS_MAX)),
+            tunnels_opened: AtomicU64::new(0),
+            tunnels_refused: AtomicU64::new(0),
         }
     }
 }
@@ -39,8 +44,33 @@ impl Samples {
         STREAMS_MAX - self.places.available_permits()
     }
 
-    /// A place for one more tunnel, where there is one.
-    pub(crate) fn tunnel_place(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.tunnels).try_acquire_owned().ok()
+    /// A place for one more tunnel, where there is one, and NFS has room for its connection.
+    pub(crate) fn tunnel_place(&self, has_room: bool) -> Option<OwnedSemaphorePermit> {
+        let place = Arc::clone(&self.tunnels).try_acquire_owned().ok();
+        let place = place.filter(|_| has_room);
+        let counter = match place {
+            Some(_) => &self.tunnels_opened,
+            None => &self.tunnels_refused,
+        };
+        counter.fetch_add(1, Relaxed);
+        place
+    }
+
+    /// Tunnels that are open.
+    #[must_use]
+    pub fn tunnels_open(&self) -> usize {
+        TUNNELS_MAX - self.tunnels.available_permits()
+    }
+
+    /// Tunnels that were opened since the start.
+    #[must_use]
+    pub fn tunnels_opened(&self) -> u64 {
+        self.tunnels_opened.load(Relaxed)
+    }
+
+    /// Tunnels for which there was no place.
+    #[must_use]
+    pub fn tunnels_refused(&self) -> u64 {
+        self.tunnels_refused.load(Relaxed)
     }
 }

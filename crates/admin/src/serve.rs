@@ -300,9 +300,14 @@ impl ApiService {
             return Err(Problem::forbidden(caller.role, CallerRole::Admin));
         }
         tunnel::check(&request)?;
-        let place = self.desk.samples().tunnel_place();
-        let busy = || Problem::busy(format!("{TUNNELS_MAX} tunnels are open already"));
-        let place = place.ok_or_else(busy)?;
+        let has_room = self.desk.has_room();
+        let place = self.desk.samples().tunnel_place(has_room);
+        let place = place.ok_or_else(|| {
+            Problem::busy(match has_room {
+                true => format!("{TUNNELS_MAX} tunnels are open already"),
+                false => "there are `connections_max` connections already".to_owned(),
+            })
+        })?;
         let is_welcome = self.still_welcome(token);
         tunnel::open(request, Arc::clone(&self.desk), caller, place, is_welcome);
         Ok(tunnel::switch(whole(Bytes::new())))

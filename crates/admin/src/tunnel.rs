@@ -28,7 +28,7 @@ pub(crate) const PATH: &str = "/nfs";
 /// The protocol that a connection is turned into.
 pub(crate) const PROTOCOL: &str = "ropewalk-nfs";
 /// How often the token is looked at while a tunnel is open.
-const LOOK: Duration = Duration::from_secs(2);
+pub(crate) const LOOK: Duration = Duration::from_secs(2);
 /// Longest body of a refusal.
 const PROBLEM_BYTES_MAX: usize = 64 * 1024;
 

@@ -105,6 +105,10 @@ impl Desk for LocalDesk {
         Box::pin(std::future::ready(()))
     }
 
+    fn has_room(&self) -> bool {
+        false
+    }
+
     fn metrics(&self) -> Result<String, Refusal> {
         let why = "a data server has `metrics_listen`".to_owned();
         Err(Refusal::NotFound(why))

@@ -38,6 +38,7 @@ use crate::older_nfs::OlderNfs;
 use crate::out;
 use crate::rdma::{self, RdmaListen};
 use crate::traces;
+use ::admin::Samples;
 use ::cluster::{ControlService, KeyTimes, tls_peer};
 use ::fs::{COPY_ASYNC_ABOVE_BYTES, DataConfig};
 use cluster_tls::{CertRole, ClusterCa};
@@ -108,22 +109,15 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig, passed: Vec<PassedFd>) -> 
     let (rdma_provider, workers) = (rdma.provider(), sockets.nfs.len());
     let context = Context::new(daemon::transport_limits(&config.connections()));
     let control_context = Context::new(TransportLimits::default());
-
     let store = open_store(config, state.path())?;
     let nfsd = open_mds(config, &store, &control_context).await?;
-    prepare_root(&nfsd, config).await?;
     let _traces = traces::begin("ropewalk-mds", config.traces(), nfsd.traces())?;
     let ca = Arc::new(open_ca(config, state.path(), &nfsd)?);
     let certs = certs::open(config, state.path(), &ca, &sockets.admin)?;
 
     let (shutdown, control_shutdown) = (Shutdown::new(), Shutdown::new());
-    let control_port = serve_control(
-        &nfsd,
-        &ca,
-        sockets.control,
-        control_context.clone(),
-        &control_shutdown,
-    )?;
+    let control = (sockets.control, control_context.clone());
+    let control_port = serve_control(&nfsd, &ca, control, &control_shutdown)?;
     let socket = AdminSocket::bind(state.path())?;
     let older = OlderNfs::new(config, &nfsd, &control_context);
     let all = older.beside(&nfsd);
@@ -137,6 +131,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig, passed: Vec<PassedFd>) -> 
         transport: serving.transport(),
         control: control_context,
         started: Instant::now(),
+        samples: Samples::default(),
     });
     let desk = MdsDesk::new(Arc::clone(&view), context.sibling());
     let admin = desk.serve(socket, sockets.admin, certs)?;
@@ -240,8 +235,7 @@ async fn store_failed(store: &dyn MetaStore) -> MetaError {
 fn serve_control(
     nfsd: &Arc<Nfsd<Mds>>,
     ca: &Arc<ClusterCa>,
-    listeners: Vec<Listener>,
-    context: Context,
+    (listeners, context): (Vec<Listener>, Context),
     shutdown: &Shutdown,
 ) -> Outcome<JoinHandle<std::io::Result<()>>> {
     let tls = ca
@@ -326,6 +320,7 @@ async fn open_mds(
     let nfsd = opened.map_err(cannot("open the file system"))?;
     let cluster = nfsd.role().fs().cluster();
     cluster.set_fill_rate(config.fill_rate_max.as_u64());
+    prepare_root(&nfsd, config).await?;
     Ok(nfsd)
 }
 

@@ -162,6 +162,64 @@ fn roles_are_kept_and_a_token_ends_when_it_is_revoked_or_over() {
 }
 
 #[test]
+fn orders_and_tunnels_are_told_in_the_log_with_their_caller() {
+    let api = Api::start("[[export]]\nclients = '127.0.0.1'\n");
+    let (admin, viewer) = (api.token("admin", &[]), api.token("viewer", &[]));
+    assert_eq!(api.ask("POST", "/data-servers/7/drain", &admin, "").0, 404);
+    assert_eq!(api.ask("POST", "/scrub", &admin, "").0, 200);
+    assert_eq!(api.ask("POST", "/scrub", &viewer, "").0, 403);
+    assert!(api.command(&admin, &["ls", "admin:/"]).status.success());
+    let expected = [
+        "audit: refused caller=\"test\" peer=\"127.0.0.1:PORT\" order=\"DsDrain { ds_id: 7, substitute: None, \
+         dry_run: false }\" why=\"no data server of the cluster has this id\"",
+        "audit: done caller=\"test\" peer=\"127.0.0.1:PORT\" order=\"Scrub\"",
+        "audit: denied peer=Some(127.0.0.1:PORT) why=\"this token has the role viewer, and the request needs operator\"",
+        "audit: a tunnel is open peer=\"admin test #1\"",
+        "audit: a tunnel has ended peer=\"admin test #1\"",
+    ];
+    let told = rig::wait_for("the end of the tunnel", || {
+        let (_, page) = api.ask("GET", "/events", &viewer, "");
+        let texts = page["events"].as_array()?.iter();
+        let texts = texts.filter_map(|event| event["text"].as_str());
+        let told: Vec<String> = texts.map(without_ports).collect();
+        told.iter()
+            .any(|text| text.contains("tunnel has ended"))
+            .then_some(told)
+    });
+    for line in expected {
+        assert!(
+            told.iter()
+                .any(|text| without_ids(text) == without_ids(line)),
+            "{line}: {told:#?}"
+        );
+    }
+    let (_, status) = api.ask("GET", "/status", &viewer, "");
+    let counters = &status["counters"];
+    assert_eq!(
+        (&counters["tunnels"], &counters["tunnels_opened"]),
+        (&json!(0), &json!(1))
+    );
+}
+
+/// A line of the log without the ports of callers.
+fn without_ports(text: &str) -> String {
+    let mut parts = text.split("127.0.0.1:");
+    let mut without = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        without += "127.0.0.1:PORT";
+        without += part.trim_start_matches(|c: char| c.is_ascii_digit());
+    }
+    without
+}
+
+/// The same without the number of the request: commands of the test count too.
+fn without_ids(text: &str) -> String {
+    let words = text.split(' ');
+    let words = words.filter(|word| !word.starts_with("request_id="));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
 fn a_refusal_has_the_status_of_its_kind() {
     let api = Api::start("[[export]]\nclients = '127.0.0.1'\n");
     let token = api.token("admin", &[]);

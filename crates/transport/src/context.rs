@@ -284,6 +284,13 @@ impl Context {
         }
     }
 
+    /// Whether there is room for one more connection now.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        let max = self.shared.connections_max.load(Relaxed);
+        self.shared.connections.load(Relaxed) < max
+    }
+
     /// A place for a connection that a peer has made, or `None` (counted) when there are too many of all or of this address.
     pub(crate) fn admit_peer(&self, endpoint: &Endpoint) -> Option<Admission> {
         let mut admission = self.admit()?;

@@ -1,5 +1,6 @@
 //! Goal: whatever comes over a socket is answered in bounded memory and time, and only to those who may ask.
 mod answers;
+mod limits;
 mod slow_readers;
 mod streams;
 
@@ -8,6 +9,7 @@ use crate::{Answering, AskError, CallerRole, Events, Refusal, Request, Samples, 
 use serde_json::json;
 use std::net::SocketAddr;
 use std::sync::LazyLock;
+use std::sync::atomic::AtomicBool;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -20,6 +22,11 @@ struct Echo {
     openapi: Bytes,
     /// Makes answers and samples long.
     filler: String,
+    /// Tunnels stay until they are unwelcome.
+    keeps_tunnels: bool,
+    is_full: bool,
+    /// No token is good any more.
+    is_revoked: AtomicBool,
 }
 
 const PAGE: &[Asset] = &[Asset {
@@ -44,6 +51,7 @@ impl Desk for Echo {
 
     fn caller(&self, token: &str) -> Result<Caller, Denied> {
         let role = match token {
+            _ if self.is_revoked.load(Ordering::Relaxed) => return Err(Denied::Unknown),
             "v" => CallerRole::Viewer,
             "o" => CallerRole::Operator,
             "a" => CallerRole::Admin,
@@ -78,12 +86,21 @@ impl Desk for Echo {
         &self,
         mut stream: Box<dyn crate::Stream>,
         peer: Arc<str>,
-        _until: crate::BoxFuture,
+        until: crate::BoxFuture,
     ) -> crate::BoxFuture {
+        let keeps_tunnels = self.keeps_tunnels;
         Box::pin(async move {
             let _ = stream.write_all(peer.as_bytes()).await;
+            if keeps_tunnels {
+                let _ = stream.flush().await;
+                until.await;
+            }
             let _ = stream.shutdown().await;
         })
+    }
+
+    fn has_room(&self) -> bool {
+        !self.is_full
     }
 
     fn metrics(&self) -> Result<String, Refusal> {
@@ -444,6 +461,10 @@ impl Desk for Slow {
         until: crate::BoxFuture,
     ) -> crate::BoxFuture {
         until
+    }
+
+    fn has_room(&self) -> bool {
+        true
     }
 
     fn metrics(&self) -> Result<String, Refusal> {

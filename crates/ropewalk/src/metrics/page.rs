@@ -23,7 +23,9 @@ const REFUSED_PREFIX: &str = "refused_";
 /// Names in the transport's counters of connections that ended, by reason.
 const CLOSED_PREFIX: &str = "closed_";
 /// Names among the counters of a server and of its transport that go up and down.
-const GAUGES: [&str; 19] = [
+const GAUGES: [&str; 21] = [
+    "event_streams",
+    "tunnels",
     "damaged_blocks",
     "scrubbed_timestamp_seconds",
     "places_replicated",
@@ -445,6 +447,17 @@ fn help_of(name: &str) -> &'static str {
         "rdma_discarded" => "RDMA messages that belong to nothing",
         "replies_unmatched" => "Replies that no call waited for",
         "calls_timed_out" => "Calls without a reply in time",
+        _ => help_of_api(name),
+    }
+}
+
+/// The same of the administration API.
+fn help_of_api(name: &str) -> &'static str {
+    match name {
+        "event_streams" => "Streams of the API that somebody follows",
+        "tunnels" => "Tunnels of administrators that are open",
+        "tunnels_opened" => "Tunnels that were opened",
+        "tunnels_refused" => "Tunnels for which there was no place",
         _ => "See docs/operate",
     }
 }

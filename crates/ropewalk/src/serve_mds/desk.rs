@@ -46,7 +46,6 @@ pub(super) struct MdsDesk {
     view: Arc<View>,
     nfs: Arc<dyn DynService>,
     context: Context,
-    samples: Samples,
     readings: Mutex<Readings>,
     openapi: Bytes,
 }
@@ -61,7 +60,6 @@ impl MdsDesk {
             view,
             nfs,
             context,
-            samples: Samples::default(),
             readings: Mutex::default(),
             openapi: api::document().to_string().into(),
         })
@@ -184,7 +182,7 @@ impl Desk for MdsDesk {
     }
 
     fn samples(&self) -> &Samples {
-        &self.samples
+        &self.view.samples
     }
 
     fn openapi(&self) -> Option<&Bytes> {
@@ -213,6 +211,10 @@ impl Desk for MdsDesk {
                 ::fs::evict(desk.view.fs(), client).await;
             }
         })
+    }
+
+    fn has_room(&self) -> bool {
+        self.context.has_room()
     }
 
     fn metrics(&self) -> Result<String, Refusal> {

@@ -13,6 +13,7 @@ use crate::status::lag::LagRow;
 use crate::status::redundancy::PlacesSummary;
 use crate::status::{KeyRow, MdsStatus, PlaceRow, ServerStatus};
 use crate::token::{Token, WaitingToken};
+use ::admin::Samples;
 use ::cluster::{Cluster, KeyState, ServerState, add_token, expel, expel_spare, waiting_tokens};
 use ::fs::{
     Fs, FsStatus, NamedFile, REMOVALS_COUNTED_MAX, file_paths, lost_files, removals_waiting,
@@ -48,6 +49,8 @@ pub(super) struct View {
     pub(super) transport: TransportView,
     pub(super) control: Context,
     pub(super) started: Instant,
+    /// Who follows by the API, and its tunnels.
+    pub(super) samples: Samples,
 }
 
 impl Watched for View {
@@ -164,6 +167,10 @@ impl View {
             ("delegations_granted", delegations.granted),
             ("delegations_recalled", delegations.recalled),
             ("delegations_revoked", delegations.revoked),
+            ("event_streams", count(self.samples.streams_open())),
+            ("tunnels", count(self.samples.tunnels_open())),
+            ("tunnels_opened", self.samples.tunnels_opened()),
+            ("tunnels_refused", self.samples.tunnels_refused()),
         ];
         let left = status.cluster.full_redundancy_seconds;
         let left = left.map(|seconds| ("full_redundancy_seconds", seconds));
