@@ -74,6 +74,14 @@ pub trait Desk: Send + Sync + 'static {
     /// What the server has told lately.
     fn events(&self) -> &Events;
 
+    /// Whether there are streams and tunnels at this server.
+    ///
+    /// # Errors
+    /// [`Refusal::NotFound`]: which server has them.
+    fn has_streams(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// What pages follow: an object with the state, and the health that it shows.
     ///
     /// # Errors

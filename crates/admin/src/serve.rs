@@ -269,6 +269,7 @@ impl ApiService {
         request: &HttpRequest<Incoming>,
         token: Option<String>,
     ) -> Result<Response<Body>, Problem> {
+        self.desk.has_streams()?;
         if request.method() == Method::HEAD {
             return Ok(stream_response(stream::no_body()));
         }
@@ -299,6 +300,7 @@ impl ApiService {
         if caller.role < CallerRole::Admin {
             return Err(Problem::forbidden(caller.role, CallerRole::Admin));
         }
+        self.desk.has_streams()?;
         tunnel::check(&request)?;
         let has_room = self.desk.has_room();
         let place = self.desk.samples().tunnel_place(has_room);

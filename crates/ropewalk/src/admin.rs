@@ -84,8 +84,13 @@ impl Desk for LocalDesk {
         crate::logging::events()
     }
 
+    fn has_streams(&self) -> Result<(), Refusal> {
+        let why = "a data server has no stream and no tunnel: ask the metadata server";
+        Err(Refusal::NotFound(why.to_owned()))
+    }
+
     fn sample(&self) -> Result<Value, Refusal> {
-        Err(Refusal::NotFound("a data server has no page".to_owned()))
+        self.has_streams().map(|()| Value::Null)
     }
 
     fn samples(&self) -> &Samples {
@@ -261,6 +266,8 @@ fn host(address: &str) -> Outcome<ServerName<'static>> {
 mod tests {
     //! Goal: only its owner can open the socket, and a missing server is reported.
     use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixStream;
 
     #[tokio::test]
     async fn the_socket_is_its_owners_and_found_in_the_directory() {
@@ -286,6 +293,22 @@ mod tests {
         })
         .await
         .unwrap();
+        let server = Server::Socket(dir.path().join(SOCKET_NAME));
+        let refused = ::admin::open_tunnel(&server).await.err();
+        let Some(AskError::Told(problem)) = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(problem.status, 404);
+        assert!(problem.detail.contains("ask the metadata server"));
+        let mut stream = UnixStream::connect(dir.path().join(SOCKET_NAME))
+            .await
+            .unwrap();
+        let head = "GET /api/v1/stream HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+        assert!(answer.contains("ask the metadata server"), "{answer}");
         serving.abort();
     }
 
