@@ -30,6 +30,12 @@ pub(crate) const ADMIN_NAME: &str = "admin.ropewalk";
 /// What names of the cluster's own roles end with.
 const OWN_SUFFIX: &str = ".ropewalk";
 
+/// Whether a name belongs to the cluster itself: no certificate for others has it.
+#[must_use]
+pub fn is_own_name(name: &str) -> bool {
+    name.to_ascii_lowercase().ends_with(OWN_SUFFIX)
+}
+
 /// A certificate for the API that the cluster's CA has signed. It is good for servers only and has no role's name.
 pub struct AdminCert {
     chain: Vec<CertificateDer<'static>>,
@@ -48,10 +54,7 @@ impl AdminCert {
     /// # Errors
     /// [`ClusterTlsError::Mismatch`] for a name that belongs to a role, or [`ClusterTlsError`] when a name is none.
     pub fn make(ca: &ClusterCa, names: &[String]) -> Result<Self, ClusterTlsError> {
-        if names
-            .iter()
-            .any(|n| n.to_ascii_lowercase().ends_with(OWN_SUFFIX))
-        {
+        if names.iter().any(|name| is_own_name(name)) {
             let what = "names below .ropewalk belong to the cluster itself";
             return Err(ClusterTlsError::Mismatch(what));
         }

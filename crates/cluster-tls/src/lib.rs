@@ -30,7 +30,7 @@ pub use access_token::{
     ACCESS_NAME_BYTES_MAX, ACCESS_SECRET_BYTES, ACCESS_TOKENS_MAX, AccessName, AccessSecret,
     AccessToken,
 };
-pub use admin_cert::{AdminCert, OwnCert};
+pub use admin_cert::{AdminCert, OwnCert, is_own_name};
 pub use admin_tls::{
     AdminCerts, admin_client_config, admin_name, admin_server_config, trusting_client_config,
 };
@@ -46,24 +46,14 @@ pub use token::{
 };
 pub use token_text::{TOKEN_CHARS_MAX, TokenError};
 
-/// A random join secret from the operating system.
+/// Random bytes from the operating system: those of a secret.
 ///
 /// # Errors
 /// When the operating system has no randomness to give.
-pub fn random_secret() -> Result<control::JoinSecret, ClusterTlsError> {
-    let mut bytes = [0; control::JOIN_SECRET_BYTES];
+pub fn random_bytes<const N: usize>() -> Result<[u8; N], ClusterTlsError> {
+    let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(ClusterTlsError::Randomness)?;
-    Ok(control::JoinSecret(bytes))
-}
-
-/// A random access secret from the operating system.
-///
-/// # Errors
-/// When the operating system has no randomness to give.
-pub fn random_access_secret() -> Result<AccessSecret, ClusterTlsError> {
-    let mut bytes = [0; ACCESS_SECRET_BYTES];
-    getrandom::fill(&mut bytes).map_err(ClusterTlsError::Randomness)?;
-    Ok(AccessSecret(bytes))
+    Ok(bytes)
 }
 
 #[cfg(test)]

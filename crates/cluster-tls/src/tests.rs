@@ -366,10 +366,10 @@ fn the_largest_token_fits_and_larger_ones_are_not_made() {
 #[test]
 fn a_token_is_good_once_and_in_time() {
     let mut table = TokenTable::new();
-    let secret = random_secret().unwrap();
+    let secret = random_bytes().map(control::JoinSecret).unwrap();
     let hash = TokenHash::of(&secret);
     table.add(hash, 1000, 0).unwrap();
-    let forged = random_secret().unwrap();
+    let forged = random_bytes().map(control::JoinSecret).unwrap();
     assert_eq!(table.redeem(&forged, 500), Err(TokenRefusal::Unknown));
     assert_eq!(table.redeem(&secret, 999), Ok(hash));
     assert_eq!(table.redeem(&secret, 999), Err(TokenRefusal::Unknown));

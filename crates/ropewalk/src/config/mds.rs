@@ -265,8 +265,8 @@ const ADMIN_NAMES_MAX: usize = 32;
 fn need_admin_names(names: &[String]) -> Result<(), ConfigError> {
     let is_name = |name: &String| {
         let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
-        let is_own = name.to_ascii_lowercase().ends_with(".ropewalk");
-        !name.is_empty() && name.len() <= DOMAIN_BYTES_MAX && name.chars().all(good) && !is_own
+        let is_short = !name.is_empty() && name.len() <= DOMAIN_BYTES_MAX;
+        is_short && name.chars().all(good) && !cluster_tls::is_own_name(name)
     };
     match names.len() <= ADMIN_NAMES_MAX && names.iter().all(is_name) {
         true => Ok(()),

@@ -9,7 +9,7 @@ use ::cluster::{
     AccessError, AccessRecord, AccessRole, Cluster, access_tokens, add_access, check_access,
     revoke_access,
 };
-use cluster_tls::{ACCESS_NAME_BYTES_MAX, AccessName, AccessToken, random_access_secret};
+use cluster_tls::{ACCESS_NAME_BYTES_MAX, AccessName, AccessSecret, AccessToken, random_bytes};
 use serde_json::Value;
 
 /// Longest life of an access token: ten years.
@@ -82,7 +82,7 @@ async fn create(
         let why = "a token is good for at least a second and at most ten years".to_owned();
         return Err(Refusal::Invalid(why));
     }
-    let secret = random_access_secret().map_err(failed)?;
+    let secret = AccessSecret(random_bytes().map_err(failed)?);
     let kept = match role {
         CallerRole::Viewer => AccessRole::Viewer,
         CallerRole::Operator => AccessRole::Operator,

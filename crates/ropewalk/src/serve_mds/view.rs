@@ -19,6 +19,7 @@ use ::fs::{
     Fs, FsStatus, NamedFile, REMOVALS_COUNTED_MAX, file_paths, lost_files, removals_waiting,
 };
 use cluster_tls::{ClusterCa, JoinToken};
+use control::JoinSecret;
 use mds::Mds;
 use namespace::{Cred, FileId, Op, PAGE_MAX, Time};
 use serde::Serialize;
@@ -85,14 +86,14 @@ impl View {
     }
 
     pub(super) async fn create_token(&self, ttl_seconds: u64) -> Result<Token, Refusal> {
-        let secret = cluster_tls::random_secret().map_err(failed)?;
+        let secret = cluster_tls::random_bytes().map_err(failed)?;
         let addresses: Vec<String> = self
             .config
             .control_advertised()
             .iter()
             .map(ToString::to_string)
             .collect();
-        let token = JoinToken::new(&addresses, self.ca.fingerprint(), secret)
+        let token = JoinToken::new(&addresses, self.ca.fingerprint(), JoinSecret(secret))
             .map_err(|_| "`control_advertise` has no address, or more than 8".to_owned())?;
         let ttl_ms = ttl_seconds.saturating_mul(1000);
         add_token(self.cluster(), &token.secret, ttl_ms)
