@@ -1,4 +1,4 @@
-//! `metrics_listen`: `GET /metrics` and `GET /health` over a minimal HTTP/1.1 (RFC 9110, RFC 9112).
+//! `metrics_listen`: `GET /metrics` and `GET /health` over HTTP/1.1 (RFC 9110, RFC 9112).
 //!
 //! One request for each connection, without a body. Nobody is authenticated, so the page holds only counts; it is off
 //! unless an address is configured.
@@ -8,25 +8,36 @@
 //! request that cannot be read is answered with its status code and the connection is closed.
 
 mod foreign;
-mod http;
 mod latency;
 mod page;
 mod pairs;
 
 use crate::status::ServerStatus;
 use ::admin::OPEN_METRICS;
-use http::{Answer, Head, PLAIN};
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Version};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 pub(crate) use page::page;
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 /// Connections served at once; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 16;
+/// Longest head of a request in bytes, its end included.
+const HEAD_BYTES_MAX: usize = 8 * 1024;
+/// Media type of a sentence.
+const PLAIN: &str = "text/plain; charset=utf-8";
 /// How long one exchange may take.
 const EXCHANGE_MAX: Duration = Duration::from_secs(10);
 /// How long the health of a server may take to show.
@@ -84,55 +95,69 @@ async fn accept<W: Watched>(listener: TcpListener, watched: Arc<W>, places: Arc<
 }
 
 async fn exchange<W: Watched>(mut stream: TcpStream, watched: &W) -> std::io::Result<()> {
-    let answer = match http::read_head(&mut stream).await? {
-        Head::None => return Ok(()),
-        Head::TooLong => Answer::failure(431, "Request Header Fields Too Large"),
-        Head::Whole(bytes) => answer(&bytes, watched).await,
-    };
-    stream.write_all(&answer.to_bytes()).await?;
-    stream.shutdown().await?;
+    let service =
+        service_fn(|request| async move { Ok::<_, Infallible>(answer(request, watched).await) });
+    let mut builder = http1::Builder::new();
+    builder.keep_alive(false).max_buf_size(HEAD_BYTES_MAX);
+    // The whole exchange has a limit.
+    builder.header_read_timeout(None);
+    // What cannot be read was answered with its status.
+    let _ = builder
+        .serve_connection(TokioIo::new(&mut stream), service)
+        .await;
     let mut rest = stream.take(IGNORED_BYTES_MAX);
     tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
     Ok(())
 }
 
-async fn answer<W: Watched>(head: &[u8], watched: &W) -> Answer {
-    let request = match http::parse(head) {
-        Ok(request) => request,
-        Err(refused) => return refused,
-    };
-    let is_known = matches!(request.path, "/metrics" | "/health");
-    if !is_known {
-        return Answer::failure(404, "Not Found");
+async fn answer<W: Watched>(request: Request<Incoming>, watched: &W) -> Response<Full<Bytes>> {
+    // RFC 9112 §3.2 demands that one without Host is refused.
+    if request.version() == Version::HTTP_11 && !request.headers().contains_key(HOST) {
+        return failure(StatusCode::BAD_REQUEST);
     }
-    if !matches!(request.method, "GET" | "HEAD") {
-        return Answer::failure(405, "Method Not Allowed").allowing("GET, HEAD");
+    let path = request.uri().path();
+    if !matches!(path, "/metrics" | "/health") {
+        return failure(StatusCode::NOT_FOUND);
     }
-    let answer = if request.path == "/health" {
-        health(watched).await
-    } else {
-        match page(watched.snapshot()) {
-            Ok(text) => Answer::new(200, "OK", OPEN_METRICS, text),
-            Err(_) => Answer::failure(500, "Internal Server Error"),
-        }
-    };
-    if request.method == "HEAD" {
-        answer.without_body()
-    } else {
-        answer
+    // HEAD is answered as GET; hyper leaves the body out.
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut refused = failure(StatusCode::METHOD_NOT_ALLOWED);
+        let methods = HeaderValue::from_static("GET, HEAD");
+        refused.headers_mut().insert(ALLOW, methods);
+        return refused;
+    }
+    if path == "/health" {
+        return health(watched).await;
+    }
+    match page(watched.snapshot()) {
+        Ok(text) => whole(StatusCode::OK, OPEN_METRICS, text),
+        Err(_) => failure(StatusCode::INTERNAL_SERVER_ERROR),
     }
 }
 
-async fn health<W: Watched>(watched: &W) -> Answer {
+async fn health<W: Watched>(watched: &W) -> Response<Full<Bytes>> {
     let health = tokio::time::timeout(HEALTH_MAX, watched.health());
-    match health.await {
-        Ok(Ok(())) => Answer::new(200, "OK", PLAIN, "serving\n".to_owned()),
-        Ok(Err(why)) => Answer::new(503, "Service Unavailable", PLAIN, format!("{why}\n")),
-        Err(_) => {
-            let why = format!("no answer in {} s\n", HEALTH_MAX.as_secs());
-            Answer::new(503, "Service Unavailable", PLAIN, why)
-        }
-    }
+    let why = match health.await {
+        Ok(Ok(())) => return whole(StatusCode::OK, PLAIN, "serving\n".to_owned()),
+        Ok(Err(why)) => format!("{why}\n"),
+        Err(_) => format!("no answer in {} s\n", HEALTH_MAX.as_secs()),
+    };
+    whole(StatusCode::SERVICE_UNAVAILABLE, PLAIN, why)
+}
+
+/// An answer that says only the words of its status.
+fn failure(status: StatusCode) -> Response<Full<Bytes>> {
+    let words = status.canonical_reason().unwrap_or_default();
+    whole(status, PLAIN, format!("{words}\n"))
+}
+
+fn whole(status: StatusCode, media_type: &'static str, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
 }
 
 #[cfg(test)]
