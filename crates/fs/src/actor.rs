@@ -6,6 +6,7 @@ use meta::Seq;
 use namespace::{Cred, Inode, Namespace, NsError, Op, Time};
 use nfs4::{ClientId, NfsStatus};
 use std::any::Any;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Whom work is done for. Every call of the name space notes what it observed, so that a reply can wait until that is
@@ -18,6 +19,8 @@ pub struct Actor {
     pub read_only: bool,
     /// Reads move access times.
     pub moves_atime: bool,
+    /// Where the request came from; `None` for work of the server itself.
+    pub peer: Option<IpAddr>,
     /// The client and its `co_ownerid`, in a session.
     client: Option<(ClientId, Arc<[u8]>)>,
     /// The newest transaction that any result depends on.
@@ -32,8 +35,18 @@ impl Actor {
             cred,
             read_only,
             moves_atime,
+            peer: None,
             client: None,
             observed: Seq(0),
+        }
+    }
+
+    /// The request came from this address.
+    #[must_use]
+    pub fn coming_from(self, peer: IpAddr) -> Self {
+        Self {
+            peer: Some(peer),
+            ..self
         }
     }
 

@@ -8,6 +8,7 @@
 //! Tables are rebuilt at start from the name space's marks and intents, and from what data servers say.
 
 use crate::atimes::Atimes;
+use crate::busy_tables::BusyTables;
 use crate::delegating::{Delegating, DelegationCounts};
 use crate::far_drains::FarDrain;
 use crate::foreign_place;
@@ -224,6 +225,7 @@ pub struct Fs {
     pub(crate) layouts: LayoutTables,
     pub(crate) delegating: Delegating,
     pub(crate) atimes: Atimes,
+    pub(crate) busy: BusyTables,
     pub(crate) space_noted: Hinted<SpaceNotes>,
     pub(crate) offloads: Mutex<Offloads>,
     pub(crate) restripes: Restripes,
@@ -292,6 +294,7 @@ impl Fs {
         };
         Ok(Arc::new(Self {
             state: Hinted::new(FileStates::new(limits, ns.boot())),
+            busy: BusyTables::new(config.clients.now_ms()),
             clients: config.clients,
             peers: Peers::new(Arc::clone(&cluster), peers),
             cluster,

@@ -8,7 +8,8 @@
 //! - `size_recovery` finds what lost writers left;
 //! - `io` serves clients without layouts, and `inline` those of files in the metadata store, which `placing` ends;
 //! - `copy`, `offload` and `clone` move data within the cluster, and `restripe` gives a file other objects;
-//! - `client_record` and `client_end` begin and end the claims of clients.
+//! - `client_record` and `client_end` begin and end the claims of clients;
+//! - `busy` counts for administrators which directories and clients are busiest.
 //!
 //! Functions take an [`Actor`]: for whom they act, and what the request has observed.
 //!
@@ -21,6 +22,8 @@ mod ahead;
 mod atimes;
 mod attributes;
 mod bad_mirrors;
+mod busy;
+mod busy_tables;
 mod client_end;
 mod client_record;
 mod clone;
@@ -44,6 +47,7 @@ mod foreign_layouts;
 mod foreign_place;
 mod fresh;
 mod fs;
+mod heavy_hitters;
 mod hint;
 mod host_grants;
 mod host_locks;
@@ -70,6 +74,7 @@ mod restripe;
 mod restripes;
 mod resync;
 mod resyncs;
+mod sampling;
 mod size_recovery;
 mod space;
 mod space_notes;
@@ -84,6 +89,8 @@ mod writer_set;
 pub use actor::{Actor, Prepared};
 pub use attributes::{apply_attributes, set_attributes};
 pub use bad_mirrors::{DeviceFault, note_device_faults};
+pub use busy::{busiest, note_operation, note_read, note_written};
+pub use busy_tables::{BUSY_COUNTERS_MAX, Busiest, BusyClient, BusyClientRates, BusyDirectory};
 pub use client_end::{check_grace, poll_grace, reclaim_complete, removed, revoke_if_lapsed};
 pub use client_record::{ensure, forget_revoked, load_client_records};
 pub use clone::{CLONE_BLOCK_BYTES, CloneJob, clone_range};
@@ -125,6 +132,7 @@ pub use removal::{REMOVALS_COUNTED_MAX, abandon_open, last_close, removals_waiti
 pub use restripe::{restripe, restripe_state, restriping, shape_of};
 pub use restripes::{RestripeState, Shape};
 pub use resync::{files_with_bad_mirrors, servers_waited_for};
+pub use sampling::{SAMPLED_ONE_IN, is_sampled};
 pub use size_recovery::{ready, stamps, until_ready};
 pub use space::{look_at_space, space};
 pub use status::FsStatus;

@@ -18,6 +18,7 @@ pub async fn tick(fs: &Arc<Fs>) {
     kept_replies::sweep(fs);
     restripe::close_leftovers(fs);
     fs.atimes.store(&fs.ns, fs.now());
+    fs.busy.tick(fs.clients.now_ms());
     fs.clients.recall_slots();
     fs.cluster.tick();
     fs.foreign.tick();

@@ -6,7 +6,7 @@ use crate::identities::Question;
 use crate::mds::Mds;
 use crate::ops;
 use bytes::Bytes;
-use fs::Actor;
+use fs::{Actor, is_sampled};
 use namespace::Cred;
 use nfs4::{ClientId, FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter, SessionId};
 use rpc::AuthStat;
@@ -64,7 +64,8 @@ impl Role for Mds {
             groups: admitted.gids,
         };
         let moves_atime = admitted.atime == Atime::Relatime;
-        Ok(MdsActor(Actor::new(cred, admitted.read_only, moves_atime)))
+        let actor = Actor::new(cred, admitted.read_only, moves_atime);
+        Ok(MdsActor(actor.coming_from(peer)))
     }
 
     fn root(&self) -> Result<FileHandle, NfsStatus> {
@@ -83,6 +84,9 @@ impl Role for Mds {
         args: &mut OpReader<'r>,
         reply: &mut ReplyWriter<OpNum>,
     ) -> NfsStatus {
+        if is_sampled() {
+            ops::note(self, cx, op);
+        }
         ops::perform(self, cx, op, args, reply).await
     }
 

@@ -231,3 +231,46 @@ fn every_procedure_has_a_place_among_the_latencies() {
     let rows = counters.nfs3_latencies.rows();
     assert_eq!(rows.count(), nfs3::Proc::ALL.len());
 }
+
+#[tokio::test(start_paused = true)]
+async fn calls_count_for_their_directory_and_for_the_address_of_their_caller() {
+    const ROUNDS: u32 = 1500;
+    let rig = Rig::new().await;
+    let file = rig.create("file").await;
+    for _ in 0..ROUNDS {
+        assert_eq!(rig.lookup("absent").await, Nfs3Status::NoEnt);
+        let getattr = GetAttrArgs {
+            object: Opaque(&file),
+        };
+        rig.call(&getattr).await;
+        let write = WriteArgs {
+            file: Opaque(&file),
+            offset: 0,
+            count: 100,
+            stable: StableHow::Unstable,
+            data: Opaque(&[7; 100]),
+        };
+        rig.call(&write).await;
+    }
+    let told = fs::busiest(rig.nfsd.role().fs(), 3);
+    let is_near = |per_s: f64, wanted: u32| {
+        let wanted = f64::from(wanted);
+        (per_s * told.seconds - wanted).abs() < wanted / 4.0
+    };
+    let [directory] = told.directories[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!(directory.file, namespace::FileId::ROOT.0);
+    assert!(is_near(directory.operations_per_s, 3 * ROUNDS), "{told:?}");
+    let [client] = told.clients[..] else {
+        panic!("{told:?}");
+    };
+    let address = std::net::Ipv4Addr::LOCALHOST.into();
+    assert_eq!(client.client, fs::BusyClient::Address(address));
+    assert!(is_near(client.operations_per_s, 3 * ROUNDS), "{told:?}");
+    assert!(
+        is_near(client.written_bytes_per_s, 100 * ROUNDS),
+        "{told:?}"
+    );
+    assert_eq!(client.read_bytes_per_s, 0.0);
+}

@@ -49,6 +49,7 @@ mod write;
 
 use crate::Mds;
 use crate::cx::Cx;
+use fs::note_operation;
 use nfs4::{NfsStatus, OpNum, OpReader, ReplyWriter};
 use server::{answer, fail};
 use xdr::Decode;
@@ -206,6 +207,16 @@ pub(crate) async fn perform<'r>(
         OpNum::Write => run!(reply, ops, cx, |a| write::write(mds, cx, a).await),
         _ => perform_0(mds, cx, op, ops, reply),
     }
+}
+
+/// Notes a sampled operation for the directories that it is about, before it makes another handle current.
+#[cold]
+pub(crate) fn note(mds: &Mds, cx: &Cx<'_>, op: OpNum) {
+    let saved = match op {
+        OpNum::Rename => cx.saved().ok(),
+        _ => None,
+    };
+    note_operation(&mds.fs, &cx.actor, [cx.fh().ok(), saved]);
 }
 
 /// What NFSv4.0 alone has beside what the engine does.

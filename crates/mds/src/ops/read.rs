@@ -26,6 +26,7 @@ pub(super) async fn read(
     let (bytes, eof) = fs::read(&mds.fs, &mut cx.actor, &inode, (args.offset, count), 0).await?;
     let len = u32::try_from(bytes.len()).map_err(|_| NfsStatus::ServerFault)?;
     cx.actor.note_read(&mds.fs, &inode);
+    fs::note_read(&mds.fs, &cx.actor, len);
     cx.payloads.push(Payload::Bytes(bytes));
     Ok(ReadResPayload { eof, len })
 }

@@ -41,6 +41,8 @@ pub(super) async fn read_plus(
     cx.charge_reply(held).await?;
     let (bytes, eof) = fs::read(&mds.fs, &mut cx.actor, &inode, (args.offset, count), 0).await?;
     cx.actor.note_read(&mds.fs, &inode);
+    let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    fs::note_read(&mds.fs, &cx.actor, len);
     Ok(Read {
         eof,
         offset: args.offset,

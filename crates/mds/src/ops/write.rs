@@ -37,5 +37,7 @@ pub(super) async fn write<'r>(
     };
     let (actor, keeper) = cx.split();
     let keep = |res: &WriteRes| cx::prepare(keeper, res, None);
-    fs::write(&mds.fs, actor, &inode, &job, &keep).await
+    let written = fs::write(&mds.fs, actor, &inode, &job, &keep).await?;
+    fs::note_written(&mds.fs, &cx.actor, written.count);
+    Ok(written)
 }

@@ -5,6 +5,7 @@
 mod access;
 mod acls;
 mod atimes;
+mod busy;
 mod callbacks;
 mod cancel;
 mod clone;

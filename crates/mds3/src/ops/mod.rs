@@ -18,8 +18,10 @@ mod setattr;
 mod write;
 
 use crate::cx::Cx;
-use nfs3::Proc;
-use xdr::{DecodeError, Encode, Encoder, decode_all};
+use fs::{is_sampled, note_operation};
+use nfs3::procs::{LinkArgs, RenameArgs};
+use nfs3::{Handle, Proc};
+use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, decode_all};
 
 /// Executes a procedure: decodes its arguments and writes its result.
 ///
@@ -31,6 +33,9 @@ pub(crate) async fn perform(
     args: &[u8],
     e: &mut Encoder,
 ) -> Result<(), DecodeError> {
+    if is_sampled() {
+        note(cx, proc, args);
+    }
     match proc {
         Proc::Null => decode_all::<()>(args)?,
         Proc::GetAttr => getattr::getattr(cx, decode_all(args)?).await.encode(e),
@@ -56,4 +61,27 @@ pub(crate) async fn perform(
         Proc::Commit => commit::commit(cx, decode_all(args)?).await.encode(e),
     }
     Ok(())
+}
+
+/// Notes a sampled call for the directories that it is about.
+#[cold]
+fn note(cx: &Cx<'_>, proc: Proc, args: &[u8]) {
+    let handles = handles(proc, args).map(|handle| handle.map(|h| h.0));
+    note_operation(cx.fs(), &cx.actor, handles);
+}
+
+/// What a call is about: directories of names, or what its arguments begin with. Arguments that are none have no handles.
+fn handles(proc: Proc, args: &[u8]) -> [Option<Handle<'_>>; 2] {
+    match proc {
+        Proc::Null => [None, None],
+        Proc::Link => {
+            let args = decode_all::<LinkArgs<'_>>(args).ok();
+            [args.map(|a| a.link.dir), None]
+        }
+        Proc::Rename => {
+            let args = decode_all::<RenameArgs<'_>>(args).ok();
+            [args.map(|a| a.from.dir), args.map(|a| a.to.dir)]
+        }
+        _ => [Handle::decode(&mut Decoder::new(args)).ok(), None],
+    }
 }

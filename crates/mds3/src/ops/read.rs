@@ -47,6 +47,7 @@ async fn data(cx: &mut Cx<'_>, args: ReadArgs<'_>) -> Result<(u32, bool), NfsSta
     let (bytes, eof) = fs::read(fs, &mut cx.actor, &inode, range, 0).await?;
     let len = u32::try_from(bytes.len()).map_err(|_| NfsStatus::ServerFault)?;
     cx.actor.note_read(fs, &inode);
+    fs::note_read(fs, &cx.actor, len);
     cx.payload = Some(Payload::Bytes(bytes));
     Ok((len, eof))
 }

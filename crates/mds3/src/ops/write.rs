@@ -56,6 +56,7 @@ async fn data(
     };
     let keep = |_: &nfs4::ops::WriteRes| Prepared::default();
     let written = fs::write(fs, &mut cx.actor, &inode, &job, &keep).await?;
+    fs::note_written(fs, &cx.actor, written.count);
     Ok((inode, written))
 }
 
