@@ -135,6 +135,12 @@ pub enum Request {
         #[schemars(extend("default" = CLIENTS_MAX))]
         limit: Option<u32>,
     },
+    /// The directories and clients with the most operations lately (metadata server).
+    Top {
+        /// How many of each at most; 20 without it.
+        #[serde(default)]
+        limit: Option<u32>,
+    },
     /// What a client holds, and the clients that wait for it (metadata server).
     ClientShow {
         /// Its id.

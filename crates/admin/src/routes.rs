@@ -36,11 +36,13 @@ fn rows() -> Vec<Row> {
 
 fn watching() -> Vec<Row> {
     const PAGE: &[Param] = &[param("after", Number), param("limit", Number)];
+    const LIMIT: &[Param] = &[param("limit", Number)];
     let get = |path| (Method::GET, path);
     vec![
         ("status", get("/status"), NONE, Viewer, "state"),
         ("health", get("/health"), NONE, Viewer, "state"),
         ("events", get("/events"), PAGE, Viewer, "state"),
+        ("top", get("/top"), LIMIT, Viewer, "state"),
         ("config", get("/config"), NONE, Operator, "state"),
     ]
 }

@@ -3,6 +3,7 @@
 //! Owns which command is answered with which type. May call the types of answers alone.
 
 use crate::access::{AccessRow, NewAccess};
+use crate::busiest::TopPage;
 use crate::clients::{ClientHolds, ClientPage, EvictedRow, FileHolds};
 use crate::expel::Loss;
 use crate::key::RotatedKey;
@@ -22,6 +23,7 @@ pub(crate) fn document() -> Value {
         .with::<ServerStatus>("status")
         .with::<Health>("health")
         .with::<EventPage>("events")
+        .with::<TopPage>("top")
         .with::<Value>("config")
         .with::<()>("ds-drain")
         .with::<()>("ds-undrain")

@@ -10,6 +10,7 @@ mod admin;
 mod api;
 mod backoff;
 mod bench_cmd;
+mod busiest;
 mod cli;
 mod client_cmds;
 mod clients;

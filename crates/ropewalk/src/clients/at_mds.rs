@@ -62,6 +62,11 @@ pub(super) fn find(fs: &Fs, id: &str) -> Result<KnownClient, Refusal> {
     })
 }
 
+/// The row of a client; `None` of one that has gone.
+pub(crate) fn row_of(fs: &Fs, id: ClientId) -> Option<ClientRow> {
+    Some(row(fs, fs.clients().find(id)?))
+}
+
 /// Ends a client's lease.
 ///
 /// # Errors

@@ -11,7 +11,7 @@ mod locks;
 mod rows;
 mod show;
 
-pub(crate) use at_mds::{evict, list};
+pub(crate) use at_mds::{evict, list, row_of};
 pub(crate) use held_at_mds::{locks_of, show};
 pub(crate) use locks::{LockCommand, run as run_lock};
 pub(crate) use rows::{ClientHolds, ClientPage, ClientRow, EvictedRow, FileHolds};

@@ -9,7 +9,8 @@ import { clock, duration } from "./format.js";
 import { Model } from "./model.js";
 import { Overview } from "./overview.js";
 import { Servers } from "./servers.js";
-import { Clients, Top } from "./clients.js";
+import { Clients } from "./clients.js";
+import { Top } from "./top.js";
 import { Events } from "./events.js";
 import { Orders, closeAll } from "./dialogs.js";
 

@@ -1,18 +1,15 @@
-// Clients page by page, what one of them holds, and the busiest ones. Owns these sections of the page.
+// Clients page by page, and what one of them holds. Owns this section of the page.
 
-import { $, Table, badge, buttons, el, setText, show } from "./dom.js";
+import { $, Table, badge, buttons, el, setText } from "./dom.js";
 import { ask } from "./api.js";
-import { bytes, count, counted, duration, perSecond, rate } from "./format.js";
+import { count, counted, duration } from "./format.js";
 
 /** Clients of one page; on a phone each is a card. */
 const PAGE_ROWS = matchMedia("(max-width: 760px)").matches ? 8 : 20;
 /** Pages that one can go back. */
 const BACK_MAX = 1000;
-/** Pause between two looks at the page that is shown, and at the busiest. */
+/** Pause between two looks at the page that is shown. */
 const LOOK_MS = 5000;
-/** Rows and columns of the busiest that are shown. */
-const TOP_ROWS_MAX = 20;
-const TOP_COLUMNS_MAX = 8;
 
 const LEVELS = { active: "green", reclaiming: "yellow", unconfirmed: "unknown", lapsed: "red" };
 
@@ -171,73 +168,4 @@ function range(row) {
   if (row.offset === null || row.offset === undefined) return "";
   if (row.length === null || row.length === undefined) return `from ${count(row.offset)} on`;
   return `${count(row.length)} bytes at ${count(row.offset)}`;
-}
-
-/** The busiest clients and directories; gone where the server does not tell of them. */
-export class Top {
-  constructor(onError) {
-    this.onError = onError;
-    this.isThere = true;
-    this.isLooking = false;
-    this.lookedAt = 0;
-    this.tables = {};
-  }
-
-  /** The server may have learned it when it was started again. */
-  again() {
-    this.isThere = true;
-  }
-
-  async look() {
-    const now = Date.now();
-    if (!this.isThere || this.isLooking || now - this.lookedAt < LOOK_MS) return;
-    this.lookedAt = now;
-    this.isLooking = true;
-    try {
-      const top = await ask("GET", "/top");
-      this.#draw("clients", top.clients ?? []);
-      this.#draw("directories", top.directories ?? []);
-      show($("top"), true);
-    } catch (error) {
-      if (error.status === 404) {
-        this.isThere = false;
-        show($("top"), false);
-      } else {
-        this.onError(error);
-      }
-    } finally {
-      this.isLooking = false;
-    }
-  }
-
-  /** Its columns are what the rows have: the contract leaves them open. */
-  #draw(name, rows) {
-    const shown = rows.slice(0, TOP_ROWS_MAX).map((row, at) => ({ ...row, at }));
-    const isPlain = ([key, value]) => key !== "at" && ["string", "number"].includes(typeof value);
-    const keys = Object.entries(shown[0] ?? {}).filter(isPlain).map(([key]) => key).slice(0, TOP_COLUMNS_MAX);
-    const mark = keys.join();
-    if (this.tables[name]?.mark !== mark) {
-      const column = (key) => ({
-        label: label(key),
-        number: typeof shown[0][key] === "number",
-        text: (row) => shownValue(key, row[key]),
-      });
-      const columns = keys.length ? keys.map(column) : [{ label: "Name", text: () => "" }];
-      const options = { caption: `Busiest ${name}`, empty: "Nobody is busy.", key: (row) => row.at, columns };
-      this.tables[name] = { mark, table: new Table($(`top-${name}`), options) };
-    }
-    this.tables[name].table.update(shown);
-  }
-}
-
-const label = (key) => {
-  const words = key.replace(/_bytes_per_s$|_per_s$|_bytes$/, "").replaceAll("_", " ");
-  return words.charAt(0).toUpperCase() + words.slice(1);
-};
-
-function shownValue(key, value) {
-  if (typeof value !== "number") return value ?? "";
-  if (key.endsWith("bytes_per_s")) return rate(value);
-  if (key.endsWith("per_s")) return perSecond(value);
-  return key.endsWith("bytes") ? bytes(value) : count(value);
 }

@@ -21,7 +21,7 @@ macro_rules! asset {
 }
 
 /// All files.
-pub(crate) static ASSETS: [Asset; 15] = [
+pub(crate) static ASSETS: [Asset; 16] = [
     asset!("/", HTML, "index.html"),
     asset!("/assets/style.css", CSS, "style.css"),
     asset!("/assets/icon.svg", SVG, "icon.svg"),
@@ -37,6 +37,7 @@ pub(crate) static ASSETS: [Asset; 15] = [
     asset!("/assets/model.js", JAVASCRIPT, "model.js"),
     asset!("/assets/overview.js", JAVASCRIPT, "overview.js"),
     asset!("/assets/servers.js", JAVASCRIPT, "servers.js"),
+    asset!("/assets/top.js", JAVASCRIPT, "top.js"),
 ];
 
 /// The file at the path of a request.

@@ -12,6 +12,7 @@ use super::view::{View, json};
 use super::{access, orders, reload};
 use crate::admin::{AdminSocket, Answering, Desk, Refusal, Request};
 use crate::api;
+use crate::busiest;
 use crate::clients;
 use crate::config::is_loopback;
 use crate::dashboard;
@@ -234,6 +235,7 @@ async fn answer(view: Arc<View>, request: Request) -> Result<Value, Refusal> {
             let limit = limit.map_or(EVENTS_MAX, |n| n as usize);
             json(logging::events().page(after, limit.clamp(1, EVENTS_MAX)))
         }
+        Request::Top { limit } => json(busiest::top(view.fs(), limit).await?),
         Request::TokenCreate { ttl_seconds } => json(view.create_token(ttl_seconds).await?),
         Request::TokenList => json(view.tokens()?),
         Request::Expel {

@@ -3,7 +3,7 @@
 //! Owns the layout. Pure: may not ask a server, look at a clock or know a terminal.
 
 use super::sample::{OperationRates, Sample, ServerRates};
-use crate::clients::ClientRow;
+use crate::busiest::{TopClient, TopDirectory};
 use crate::table::bytes;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -13,34 +13,50 @@ use ratatui::widgets::{Row, Table, Widget};
 
 /// Rows of servers that are shown; operations and clients are to have room, too.
 const SERVERS_SHOWN_MAX: usize = 16;
-/// Rows of clients that are shown.
-const CLIENTS_SHOWN_MAX: usize = 8;
+/// Rows of directories that are shown, and of clients.
+const BUSIEST_SHOWN_MAX: usize = 5;
 
 /// Draws everything. What does not fit is cut off.
 pub(super) fn draw(sample: &Sample, area: Rect, buffer: &mut Buffer) {
     let servers = sample.servers.len().min(SERVERS_SHOWN_MAX);
-    let clients = sample.clients.len().min(CLIENTS_SHOWN_MAX);
+    let directories = sample.directories.len().min(BUSIEST_SHOWN_MAX);
+    let clients = sample.busiest_clients.len().min(BUSIEST_SHOWN_MAX);
     let height = |rows: usize| Constraint::Length(u16::try_from(rows + 2).unwrap_or(u16::MAX));
     let parts = [
         height(servers),
         Constraint::Min(3),
+        height(directories),
         height(clients),
         Constraint::Length(1),
     ];
-    let [top, middle, low, foot] = Layout::vertical(parts).areas(area);
+    let [top, middle, names, low, foot] = Layout::vertical(parts).areas(area);
     let rows = sample.servers.iter().take(servers).map(server);
     let head = ["SERVER", "STATE", "READ", "WRITTEN", "REQUESTS"];
     table(head, [16, 24, 14, 14, 12], rows.collect(), top, buffer);
     let rows = sample.operations.iter().map(operation);
     let head = ["OPERATION", "TRANSPORT", "RATE", "P50", "P99"];
     table(head, [24, 16, 14, 14, 12], rows.collect(), middle, buffer);
-    let rows = sample.clients.iter().take(clients).map(client);
-    let head = ["CLIENT", "PROTOCOL", "STATE", "OPENS", "LAYOUTS"];
-    table(head, [32, 10, 12, 10, 10], rows.collect(), low, buffer);
+    let rows = sample.directories.iter().take(directories).map(directory);
+    table(
+        ["DIRECTORY", "RATE"],
+        [56, 14],
+        rows.collect(),
+        names,
+        buffer,
+    );
+    let rows = sample.busiest_clients.iter().take(clients).map(client);
+    let head = ["CLIENT", "PROTOCOL", "RATE", "READ", "WRITTEN"];
+    table(head, [32, 10, 14, 14, 14], rows.collect(), low, buffer);
     Line::from("q: quit").dim().render(foot, buffer);
 }
 
-fn table(head: [&str; 5], widths: [u16; 5], rows: Vec<Row<'_>>, area: Rect, buffer: &mut Buffer) {
+fn table<const N: usize>(
+    head: [&str; N],
+    widths: [u16; N],
+    rows: Vec<Row<'_>>,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
     let widths = widths.map(Constraint::Length);
     let table = Table::new(rows, widths).header(Row::new(head.map(str::to_owned)).bold());
     Widget::render(table, area, buffer);
@@ -76,13 +92,17 @@ fn operation(row: &OperationRates) -> Row<'static> {
     ])
 }
 
-fn client(row: &ClientRow) -> Row<'static> {
+fn directory(row: &TopDirectory) -> Row<'static> {
+    Row::new([row.name(), per_second(row.operations_per_s)])
+}
+
+fn client(row: &TopClient) -> Row<'static> {
     Row::new([
         row.owner.clone(),
         row.protocol.clone(),
-        row.state.clone(),
-        row.opens.to_string(),
-        row.layouts.to_string(),
+        per_second(row.operations_per_s),
+        bytes_per_second(row.read_bytes_per_s),
+        bytes_per_second(row.written_bytes_per_s),
     ])
 }
 
@@ -131,12 +151,26 @@ mod tests {
                 p50_us: 90,
                 p99_us: 1_250,
             }],
-            clients: vec![ClientRow {
+            directories: vec![
+                TopDirectory {
+                    path: Some("/home/bob".to_owned()),
+                    operations_per_s: 31.0,
+                    ..TopDirectory::default()
+                },
+                TopDirectory {
+                    inode: 77,
+                    operations_per_s: 2.0,
+                    ..TopDirectory::default()
+                },
+            ],
+            busiest_clients: vec![TopClient {
                 owner: "Linux host".to_owned(),
                 protocol: "NFSv4.2".to_owned(),
-                state: "active".to_owned(),
-                ..ClientRow::default()
+                operations_per_s: 33.0,
+                written_bytes_per_s: 4096.0,
+                ..TopClient::default()
             }],
+            ..Sample::default()
         }
     }
 
@@ -157,8 +191,8 @@ mod tests {
     }
 
     #[test]
-    fn servers_operations_and_clients_are_drawn_one_under_another() {
-        let buffer = drawn(90, 14);
+    fn servers_operations_directories_and_clients_are_drawn_one_under_another() {
+        let buffer = drawn(90, 18);
         let lines = lines(&buffer);
         assert_eq!(lines[0], "SERVER STATE READ WRITTEN REQUESTS");
         assert_eq!(lines[1], "mds serving 2.0 KiB/s 0 B/s 12/s");
@@ -166,9 +200,11 @@ mod tests {
         assert_eq!(lines[4], "OPERATION TRANSPORT RATE P50 P99");
         assert_eq!(lines[5], "Write rdma 7/s 90 µs 1.2 ms");
         assert!(
-            lines.contains(&"Linux host NFSv4.2 active 0 0".to_owned()),
+            lines.contains(&"Linux host NFSv4.2 33/s 0 B/s 4.0 KiB/s".to_owned()),
             "{lines:?}"
         );
+        let at = lines.iter().position(|l| l == "DIRECTORY RATE").unwrap();
+        assert_eq!(lines[at + 1..at + 3], ["/home/bob 31/s", "inode 77 2/s"]);
         assert_eq!(lines.last().unwrap(), "q: quit");
         assert_eq!(buffer[(0, 2)].fg, Color::Red);
         assert_ne!(buffer[(0, 1)].fg, Color::Red);

@@ -7,6 +7,7 @@ mod draw;
 mod sample;
 
 use crate::admin::{MdsPlace, Request, Server, ask};
+use crate::busiest::TopPage;
 use crate::clients::ClientPage;
 use crate::failure::{Outcome, cannot, failed};
 use crate::status::{ask_all, servers_of};
@@ -54,9 +55,10 @@ fn read(servers: &[Server]) -> (Instant, Reading) {
         let status = told.get(&crate::status::name_of(server));
         matches!(status, Some(Ok(crate::status::ServerStatus::Mds(_))))
     };
-    let clients = servers.iter().find(is_mds).map(clients_of);
+    let mds = servers.iter().find(is_mds);
     let reading = Reading {
-        clients: clients.unwrap_or_default(),
+        clients: mds.map(clients_of).unwrap_or_default(),
+        busiest: mds.map(busiest_of).unwrap_or_default(),
         servers: told,
     };
     (Instant::now(), reading)
@@ -72,6 +74,11 @@ fn clients_of(server: &Server) -> ClientPage {
         },
     )
     .unwrap_or_default()
+}
+
+/// The busiest of the last half minute to minute. A server of an earlier version has none.
+fn busiest_of(server: &Server) -> TopPage {
+    ask(server, &Request::Top { limit: None }).unwrap_or_default()
 }
 
 fn between(before: &(Instant, Reading), after: &(Instant, Reading)) -> Sample {

@@ -2,6 +2,7 @@
 //!
 //! Owns rates and quantiles. Pure: may not ask a server, look at a clock or draw.
 
+use crate::busiest::{TopClient, TopDirectory, TopPage};
 use crate::clients::{ClientPage, ClientRow};
 use crate::failure::Outcome;
 use crate::status::latency::LatencyRow;
@@ -16,6 +17,7 @@ use std::time::Duration;
 pub(super) struct Reading {
     pub(super) servers: BTreeMap<String, Outcome<ServerStatus>>,
     pub(super) clients: ClientPage,
+    pub(super) busiest: TopPage,
 }
 
 /// One server.
@@ -48,6 +50,12 @@ pub(super) struct Sample {
     pub(super) operations: Vec<OperationRates>,
     /// The first page of the clients of the metadata server.
     pub(super) clients: Vec<ClientRow>,
+    /// Directories with the most operations, of `busiest_seconds` and not of the interval.
+    pub(super) directories: Vec<TopDirectory>,
+    /// Clients with the most operations, of that time too.
+    pub(super) busiest_clients: Vec<TopClient>,
+    /// Seconds that rates of directories and of the busiest clients are means of.
+    pub(super) busiest_seconds: f64,
 }
 
 /// Counts of one server: bytes read, bytes written, requests.
@@ -90,6 +98,9 @@ pub(super) fn rates(before: &Reading, after: &Reading, took: Duration) -> Sample
         servers: servers.collect(),
         operations: operations(before, after, took),
         clients: after.clients.clients.clone(),
+        directories: after.busiest.directories.clone(),
+        busiest_clients: after.busiest.clients.clone(),
+        busiest_seconds: after.busiest.seconds,
     }
 }
 
@@ -288,7 +299,7 @@ mod tests {
         ];
         Reading {
             servers: servers.into(),
-            clients: ClientPage::default(),
+            ..Reading::default()
         }
     }
 

@@ -441,6 +441,7 @@ async fn a_server_that_goes_away(browser: &Browser, mock: &mut Mock) {
             "document.getElementById('top-clients').innerText.includes('node41')",
         )
         .await;
+    the_busiest(browser).await;
     browser
         .until("title", "document.title === 'Yellow – Ropewalk'")
         .await;
@@ -448,6 +449,51 @@ async fn a_server_that_goes_away(browser: &Browser, mock: &mut Mock) {
         .until("rates", &format!("({NUMBERS}).includes('iB/s')"))
         .await;
     all_is_well(browser).await;
+}
+
+/// The busiest in both themes and on a phone, as tables for who does not see them.
+async fn the_busiest(browser: &Browser) {
+    let clients = browser.text("#top-clients").await;
+    assert!(clients.contains("192.0.2.7"), "{clients}");
+    let directories = browser.text("#top-directories").await;
+    for part in ["/projects/render/scene-12", "7,999/s", "inode 815"] {
+        assert!(directories.contains(part), "{part}: {directories}");
+    }
+    let about = browser.text("#top-about").await;
+    assert!(
+        about.contains("last 48 s") && about.contains("one operation in 16"),
+        "{about}"
+    );
+    let tables = "[...document.querySelectorAll('#top table')].map((t) => [t.getAttribute('role'), t.caption.textContent, \
+                  t.querySelectorAll('[role=columnheader]').length, t.querySelectorAll('[role=rowheader]').length])";
+    assert_eq!(
+        browser.value(tables).await,
+        json!([
+            ["table", "Busiest clients", 5, 2],
+            ["table", "Busiest directories", 2, 2]
+        ])
+    );
+    for system in ["light", "dark"] {
+        browser.prefers(system).await;
+        let reds = "[...document.querySelectorAll('#top td, #top-about')].map((n) => Number(getComputedStyle(n).color.match(/[0-9]+/)[0]))";
+        let reds = browser.value(reds).await;
+        let mut reds = reds
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|red| red.as_u64().unwrap());
+        assert!(
+            reds.all(|red| (red > 128) == (system == "dark")),
+            "{system}"
+        );
+    }
+    browser.prefers("light").await;
+    browser.screen(PHONE).await;
+    let width = "Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)";
+    let fits = format!("innerWidth === {0} && {width} <= {0}", PHONE.0);
+    browser.until("no scrolling to the side", &fits).await;
+    browser.long_picture("phone-busiest", PHONE.0).await;
+    browser.screen(DESKTOP).await;
 }
 
 async fn a_revoked_token(browser: &Browser, mock: &Mock) {

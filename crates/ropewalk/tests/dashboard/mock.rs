@@ -417,13 +417,26 @@ fn holds(id: &str) -> Value {
     })
 }
 
-fn top() -> Value {
+/// As the schema of the answer: `real` compares them.
+pub fn top() -> Value {
     json!({
-        "clients": [
-            {"client": "node41.example", "requests_per_s": 8123.0, "read_bytes_per_s": 512e6, "written_bytes_per_s": 1e6},
-            {"client": "node07.example", "requests_per_s": 2100.0, "read_bytes_per_s": 81e6, "written_bytes_per_s": 33e6},
+        "seconds": 47.5,
+        "sampled_one_in": 16,
+        "limit": 10,
+        "directories": [
+            {"path": "/projects/render/scene-12", "inode": 4711, "operations_per_s": 7999.0},
+            {"path": null, "inode": 815, "operations_per_s": 12.5},
         ],
-        "directories": [{"path": "/projects/render/scene-12", "requests_per_s": 7999.0}],
+        "clients": [
+            {
+                "id": "700000003", "protocol": "NFSv4.2", "owner": "node41.example", "addresses": ["192.0.2.41:700"],
+                "operations_per_s": 8123.0, "read_bytes_per_s": 512e6, "written_bytes_per_s": 1e6,
+            },
+            {
+                "id": null, "protocol": "NFS", "owner": "192.0.2.7", "addresses": ["192.0.2.7"],
+                "operations_per_s": 2100.0, "read_bytes_per_s": 81e6, "written_bytes_per_s": 0.0,
+            },
+        ],
     })
 }
 

@@ -1,8 +1,10 @@
 //! The page of a real metadata server: what the mock cannot prove, that both mean the same.
 
 use crate::browser::Browser;
+use crate::mock;
 use crate::rig::{LoneMds, address, run};
 use crate::{IS_IN, all_is_well};
+use serde_json::Value;
 
 /// Signs in at a real server, reads its health and numbers, gives an order, sees it told, and stays while it restarts.
 pub async fn a_real_server(browser: &Browser) {
@@ -37,6 +39,10 @@ pub async fn a_real_server(browser: &Browser) {
             "(document.querySelector('#tiles dd')?.textContent ?? '').includes('B/s')",
         )
         .await;
+    browser
+        .until("the busiest", "!document.getElementById('top').hidden")
+        .await;
+    the_mock_has_the_fields_of_the_schema(browser).await;
     browser.click("#scrub").await;
     browser
         .until("question", "document.getElementById('confirm').open")
@@ -62,4 +68,27 @@ pub async fn a_real_server(browser: &Browser) {
         )
         .await;
     browser.until("page", IS_IN).await;
+}
+
+/// What the mock tells of the busiest has each field that the server's document knows, and no other.
+async fn the_mock_has_the_fields_of_the_schema(browser: &Browser) {
+    let ask = "fetch('api/v1/openapi.json').then((answer) => answer.json()).then((all) => all.components.schemas)";
+    let schemas = browser.value(ask).await;
+    let names = |object: &Value| -> Vec<String> {
+        let mut names: Vec<String> = object.as_object().unwrap().keys().cloned().collect();
+        names.sort();
+        names
+    };
+    let top = mock::top();
+    for (schema, told) in [
+        ("TopPage", &top),
+        ("TopDirectory", &top["directories"][0]),
+        ("TopClient", &top["clients"][0]),
+    ] {
+        assert_eq!(
+            names(told),
+            names(&schemas[schema]["properties"]),
+            "{schema}"
+        );
+    }
 }
