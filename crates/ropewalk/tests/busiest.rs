@@ -95,7 +95,7 @@ fn the_directory_and_the_client_of_a_copy_are_told_by_the_api_and_by_top() {
         "cp",
         "-r",
         local.path().to_str().unwrap(),
-        "nfs:projects/scene",
+        ":/projects/scene",
     ]);
     let (status, top) = busy.ask("/top?limit=3");
     assert_eq!(status, 200, "{top}");
