@@ -134,7 +134,8 @@ impl Up {
                 let _ = child.kill();
                 let mut text = String::new();
                 let _ = child.stderr.take().unwrap().read_to_string(&mut text);
-                panic!("not ready: {text}");
+                let log = std::fs::read_to_string(dir.join("mds/log")).unwrap_or_default();
+                panic!("not ready: {text}\nthe metadata server's log:\n{log}");
             }
         }
     }
