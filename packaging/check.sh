@@ -31,12 +31,8 @@ ropewalk config check /etc/ropewalk/mds.toml
 as_user ropewalk mds --config /etc/ropewalk/mds.toml >/tmp/mds.log 2>&1 &
 mds=$!
 until_there ropewalk status
-if [ ! -f /etc/ropewalk/ds.toml ]; then
-    ropewalk token create >/etc/ropewalk/token
-    chown root:ropewalk /etc/ropewalk/token
-    chmod 0640 /etc/ropewalk/token
-    ropewalk setup ds --yes --token-file /etc/ropewalk/token --address 127.0.0.1:2050
-fi
+# The metadata server makes the token, and has port 2049.
+[ -f /etc/ropewalk/ds.toml ] || ropewalk setup ds --yes
 ropewalk config check /etc/ropewalk/ds.toml
 as_user ropewalk ds --config /etc/ropewalk/ds.toml >/tmp/ds.log 2>&1 &
 ds=$!

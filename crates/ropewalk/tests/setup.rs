@@ -175,6 +175,39 @@ fn a_cluster_is_set_up_by_options_and_the_doctor_sees_how_it_is() {
     drop(second);
 }
 
+#[test]
+fn a_metadata_server_on_the_same_machine_makes_the_token() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mds, ds) = (dir.path().join("mds.toml"), dir.path().join("ds.toml"));
+    let (state, data) = (dir.path().join("mds"), dir.path().join("ds"));
+    let setup_ds = || {
+        let mds_dir = ["--yes", "--mds-dir", state.to_str().unwrap()];
+        let rest = [
+            "--dir",
+            data.to_str().unwrap(),
+            "--output",
+            ds.to_str().unwrap(),
+        ];
+        run(&[&["setup", "ds"][..], &mds_dir, &rest].concat())
+    };
+    ok(&setup_mds(dir.path(), &[]));
+    assert!(sentence(&setup_ds()).contains("no server runs in"));
+
+    let _first = Server::start("mds", &mds);
+    let place = ["--dir", state.to_str().unwrap()];
+    wait_for("metadata server", || {
+        let status = run(&[&["status"][..], &place].concat());
+        status.status.success().then_some(())
+    });
+    let told = ok(&setup_ds());
+    assert!(told.contains("join_token = \"...\""), "{told}");
+    let _second = Server::start("ds", &ds);
+    wait_for("data server", || {
+        let (_, report) = doctor(&mds);
+        (verdicts(&report, "data servers") == ["ok"]).then_some(())
+    });
+}
+
 /// The first NFS listener of a configuration.
 fn listener(text: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with("listen = "))?;

@@ -1,6 +1,7 @@
 //! `ropewalk setup ds`: the join token, where the state lies, and where clients reach the server.
 //!
-//! Owns the text of a new `ds.toml`. Uses no token: the server joins when it starts.
+//! Owns the text of a new `ds.toml`. Uses no token: the server joins when it starts. A metadata server on the same machine is asked for
+//! one when nobody names another.
 
 use super::networks::source_for;
 use super::plan::{
@@ -9,11 +10,14 @@ use super::plan::{
 use super::questions::{Question, Questions};
 use super::user::ServerUser;
 use crate::account::{Account, Wanted};
+use crate::admin::{Request, Server, ask, find_socket};
 use crate::config_cmd::ServerRole;
 use crate::failure::{Outcome, failed, usage};
+use crate::up::ports::need_free;
 use cluster_tls::JoinToken;
+use serde::Deserialize;
 use std::io::Read;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,6 +27,12 @@ const DIR_DEFAULT: &str = "/var/lib/ropewalk/ds";
 const TOKEN_PREFIX: &str = "rwj1.";
 /// Most bytes of a file with a token.
 const TOKEN_BYTES_MAX: u64 = 8192;
+/// Where a metadata server of the packages has its state.
+const MDS_DIR: &str = "/var/lib/ropewalk/mds";
+/// How long a token is good that is asked of a metadata server here.
+const TTL: Duration = Duration::from_secs(3600);
+/// Ports that are tried where other servers run.
+const PORTS_TRIED: u16 = 16;
 /// How long a metadata server may take to accept a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
 
@@ -35,6 +45,9 @@ pub(crate) struct DsSetup {
     /// File with the join token; the server's user must be able to read it
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// State directory of a metadata server on this machine, which then makes the token [default: /var/lib/ropewalk/mds, if it is there]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["token", "token_file"])]
+    mds_dir: Option<PathBuf>,
     /// Directory of the state and the data, on the disk that they are to fill [default: /var/lib/ropewalk/ds]
     #[arg(long, alias = "state-dir", value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -43,6 +56,12 @@ pub(crate) struct DsSetup {
     address: Vec<SocketAddr>,
     #[command(flatten)]
     pub(super) write: WriteArgs,
+}
+
+/// Answer to [`Request::TokenCreate`].
+#[derive(Deserialize)]
+struct MadeToken {
+    token: String,
 }
 
 /// A token and where it is.
@@ -65,6 +84,16 @@ impl Token {
             }),
             false => Self::of_file(Path::new(said)),
         }
+    }
+
+    /// A new one of the metadata server whose state is there.
+    fn made_by(mds_dir: &Path) -> Outcome<Self> {
+        let server = Server::Socket(find_socket(mds_dir)?);
+        let request = Request::TokenCreate {
+            ttl_seconds: TTL.as_secs(),
+        };
+        let made: MadeToken = ask(&server, &request)?;
+        Self::read(&made.token).map_err(failed)
     }
 
     fn of_file(path: &Path) -> Result<Self, String> {
@@ -90,19 +119,58 @@ impl Token {
     }
 }
 
+/// The state of the metadata server on this machine that makes the token. A trial run asks for none.
+fn mds_here(args: &DsSetup) -> Option<PathBuf> {
+    let is_there = || !args.write.dry_run && find_socket(Path::new(MDS_DIR)).is_ok();
+    let packaged = || is_there().then(|| PathBuf::from(MDS_DIR));
+    args.mds_dir.clone().or_else(packaged)
+}
+
+/// The port of NFS at an address of this machine, or the next one that no server beside it has.
+fn free_address(ip: IpAddr) -> SocketAddr {
+    let mut ports = NFS_PORT..NFS_PORT + PORTS_TRIED;
+    let at = |port| SocketAddr::new(ip, port);
+    let free = ports.find(|port| need_free(at(*port), "").is_ok());
+    at(free.unwrap_or(NFS_PORT))
+}
+
+/// Where clients reach the server.
+fn listen(
+    args: &DsSetup,
+    targets: &[SocketAddr],
+    questions: &mut Questions,
+) -> Outcome<Vec<SocketAddr>> {
+    match &args.address[..] {
+        [] => {
+            let near = targets.iter().find_map(|target| source_for(*target));
+            let question = Question {
+                option: "--address",
+                text: "Address that clients reach this server at",
+                default: near.map(|ip| free_address(ip).to_string()),
+            };
+            let read = |text: &str| text.split(',').map(parse_nfs_address).collect();
+            questions.ask(&question, read)
+        }
+        said => Ok(said.to_vec()),
+    }
+}
+
 /// Asks for what was not said, and makes the text.
 pub(super) fn plan(args: &DsSetup, questions: &mut Questions) -> Outcome<Plan> {
     let token = match (&args.token, &args.token_file) {
         (Some(token), _) => Token::read(token).map_err(|e| usage(format!("--token: {e}")))?,
         (_, Some(file)) => Token::of_file(file).map_err(|e| usage(format!("--token-file: {e}")))?,
-        (None, None) => questions.ask(
-            &Question {
-                option: "--token",
-                text: "Join token, or a file with it (the metadata server's `ropewalk token create` prints one)",
-                default: None,
-            },
-            Token::read,
-        )?,
+        (None, None) => match mds_here(args) {
+            Some(dir) => Token::made_by(&dir)?,
+            None => questions.ask(
+                &Question {
+                    option: "--token",
+                    text: "Join token, or a file with it (the metadata server's `ropewalk token create` prints one)",
+                    default: None,
+                },
+                Token::read,
+            )?,
+        },
     };
     if let Some(file) = &token.file {
         need_readable(file, &ServerUser::find()?)?;
@@ -119,19 +187,7 @@ pub(super) fn plan(args: &DsSetup, questions: &mut Questions) -> Outcome<Plan> {
         )?,
     };
     let targets = token.targets();
-    let listen = match &args.address[..] {
-        [] => {
-            let near = targets.iter().find_map(|target| source_for(*target));
-            let question = Question {
-                option: "--address",
-                text: "Address that clients reach this server at",
-                default: near.map(|ip| SocketAddr::new(ip, NFS_PORT).to_string()),
-            };
-            let read = |text: &str| text.split(',').map(parse_nfs_address).collect();
-            questions.ask(&question, read)?
-        }
-        said => said.to_vec(),
-    };
+    let listen = listen(args, &targets, questions)?;
     let state_dir = path_value(&absolute(&dir)?)?;
     let answers = targets
         .iter()

@@ -1,7 +1,7 @@
 //! `ropewalk setup`: writes the configuration of a server, from three answers at most.
 //!
 //! Owns the order of things: answers, text, checks, and only then the state directory and the file. May call the configurations, the
-//! ports and the name service. Starts no server, and changes no other file.
+//! ports and the name service. Changes no other file, and starts a server only when told to.
 
 mod ds;
 mod file;
@@ -16,7 +16,7 @@ mod walk;
 
 use crate::config::{self, DsConfig, MdsConfig};
 use crate::config_cmd::ServerRole;
-use crate::failure::{Outcome, usage};
+use crate::failure::{Outcome, failed, usage};
 use crate::out;
 use crate::up::ports::need_free;
 use clap::Subcommand;
@@ -26,6 +26,7 @@ use questions::Questions;
 use rustix::fs::Mode;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use user::ServerUser;
 
 /// In its folder of this the unit of a server may write.
@@ -88,10 +89,29 @@ fn finish(plan: Plan, args: &WriteArgs) -> Outcome {
         state_dir::make(&plan.state_dir, &server)?;
         file::write(&output, &plan.text, args.force)?;
     }
+    if args.start {
+        start(plan.role)?;
+    }
     match (args.json, args.dry_run) {
-        (true, _) => out::json(&to_json(&plan, &output, !args.dry_run)),
+        (true, _) => out::json(&to_json(&plan, &output, args)),
         (false, true) => out::print(&plan.text),
-        (false, false) => out::print(&to_text(&plan, &output)),
+        (false, false) => out::print(&to_text(&plan, &output, args.start)),
+    }
+}
+
+/// Has systemd start the server, and waits until it serves.
+fn start(role: ServerRole) -> Outcome {
+    let unit = format!("ropewalk-{}", role.word());
+    let by_hand = "the configuration is written; start the server by hand";
+    let status = Command::new("systemctl")
+        .args(["enable", "--now", &unit])
+        .status();
+    let status = status.map_err(|e| failed(format!("cannot run systemctl: {e}; {by_hand}")))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(failed(format!(
+            "systemctl could not start {unit}: look at `journalctl -u {unit}`; {by_hand}"
+        ))),
     }
 }
 
@@ -122,7 +142,7 @@ fn shown(plan: &Plan) -> String {
     plan.secret.as_ref().map_or_else(|| plan.text.clone(), cut)
 }
 
-fn to_text(plan: &Plan, output: &Path) -> String {
+fn to_text(plan: &Plan, output: &Path, is_started: bool) -> String {
     let indented = shown(plan);
     let indented = indented.lines().map(|line| match line {
         "" => "\n".to_owned(),
@@ -130,7 +150,7 @@ fn to_text(plan: &Plan, output: &Path) -> String {
     });
     let indented: String = indented.collect();
     let notes: String = plan.notes.iter().map(|n| format!("note: {n}\n")).collect();
-    let next: String = next(plan, output)
+    let next: String = next(plan, output, is_started)
         .iter()
         .map(|line| format!("    {line}\n"))
         .collect();
@@ -140,20 +160,24 @@ fn to_text(plan: &Plan, output: &Path) -> String {
     )
 }
 
-fn to_json(plan: &Plan, output: &Path, written: bool) -> serde_json::Value {
+fn to_json(plan: &Plan, output: &Path, args: &WriteArgs) -> serde_json::Value {
     json!({
         "role": plan.role.word(),
         "file": output,
-        "written": written,
+        "written": !args.dry_run,
+        "started": args.start,
         "state_dir": plan.state_dir,
         "configuration": shown(plan),
         "notes": plan.notes,
-        "next": next(plan, output),
+        "next": next(plan, output, args.start),
     })
 }
 
 /// Commands that come next.
-fn next(plan: &Plan, output: &Path) -> Vec<String> {
+fn next(plan: &Plan, output: &Path, is_started: bool) -> Vec<String> {
+    if is_started {
+        return plan.then.clone();
+    }
     let word = plan.role.word();
     let is_packaged = output == packaged_file(plan.role);
     let mut lines = Vec::new();
@@ -196,21 +220,22 @@ mod tests {
         let plan = plan("/var/lib/ropewalk/ds");
         let file = packaged_file(ServerRole::Ds);
         assert_eq!(
-            to_text(&plan, &file),
+            to_text(&plan, &file, false),
             "wrote /etc/ropewalk/ds.toml:\n\n    join_token = \"...\"\n\nnote: the sky is blue\nnext:\n    \
              systemctl enable --now ropewalk-ds\n    ropewalk status\n"
         );
-        let json = to_json(&plan, Path::new("/f"), true);
+        let json = to_json(&plan, Path::new("/f"), &WriteArgs::default());
         assert_eq!(json["next"][0], "ropewalk ds --config /f");
         assert!(!json.to_string().contains("secret"));
+        assert_eq!(next(&plan, &file, true), ["ropewalk status"]);
     }
 
     #[test]
     fn a_unit_is_told_of_a_directory_elsewhere() {
-        let lines = next(&plan("/srv/x"), &packaged_file(ServerRole::Ds));
+        let lines = next(&plan("/srv/x"), &packaged_file(ServerRole::Ds), false);
         assert!(lines[0].ends_with("ReadWritePaths=/srv/x"), "{lines:?}");
-        assert_eq!(next(&plan("/srv/x"), Path::new("/f")).len(), 2);
-        let lines = next(&plan("/home/x"), &packaged_file(ServerRole::Ds));
+        assert_eq!(next(&plan("/srv/x"), Path::new("/f"), false).len(), 2);
+        let lines = next(&plan("/home/x"), &packaged_file(ServerRole::Ds), false);
         assert!(
             lines[0].ends_with("ReadWritePaths=/home/x ProtectHome=no"),
             "{lines:?}"

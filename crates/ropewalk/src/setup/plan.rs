@@ -14,7 +14,7 @@ pub(super) const NFS_PORT: u16 = 2049;
 pub(crate) const CONFIG_DIR: &str = "/etc/ropewalk";
 
 /// What both have in common.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(super) struct WriteArgs {
     /// The file to write [default: /etc/ropewalk/mds.toml or ds.toml]
     #[arg(long, value_name = "FILE")]
@@ -28,6 +28,9 @@ pub(super) struct WriteArgs {
     /// Print the file, and change nothing
     #[arg(long)]
     pub(super) dry_run: bool,
+    /// Then start the server by systemd, now and at each boot
+    #[arg(long, conflicts_with_all = ["dry_run", "output"])]
+    pub(super) start: bool,
     /// Ask nothing: what is not said has its default, or is missing
     #[arg(long)]
     pub(super) yes: bool,
