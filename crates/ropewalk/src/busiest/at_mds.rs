@@ -1,7 +1,7 @@
 //! The metadata server's answer about the busiest.
 //!
 //! # Ordering
-//! Counts are copied first; names are looked at afterwards. So a client may have gone meanwhile, and is left out then.
+//! Counts are copied first; names are looked at afterwards. So a client may have gone: then only its id is told.
 
 use super::rows::{TopClient, TopDirectory, TopPage};
 use crate::clients::row_of;
@@ -51,22 +51,26 @@ pub(crate) async fn top(fs: &Arc<Fs>, limit: Option<u32>) -> Result<TopPage, Str
         sampled_one_in: SAMPLED_ONE_IN,
         limit: limit as u64,
         directories: directories.collect(),
-        clients: told.clients.iter().filter_map(|c| client(fs, c)).collect(),
+        clients: told.clients.iter().map(|c| client(fs, c)).collect(),
     })
 }
 
-fn client(fs: &Fs, rates: &BusyClientRates) -> Option<TopClient> {
+fn client(fs: &Fs, rates: &BusyClientRates) -> TopClient {
     let who = match rates.client {
-        BusyClient::Known(id) => {
-            let known = row_of(fs, id)?;
-            TopClient {
+        BusyClient::Known(id) => match row_of(fs, id) {
+            Some(known) => TopClient {
                 id: Some(known.id),
                 protocol: known.protocol,
                 owner: known.owner,
                 addresses: known.addresses,
                 ..TopClient::default()
-            }
-        }
+            },
+            None => TopClient {
+                id: Some(format!("{:x}", id.value)),
+                protocol: "NFSv4".to_owned(),
+                ..TopClient::default()
+            },
+        },
         BusyClient::Address(address) => TopClient {
             protocol: "NFS".to_owned(),
             owner: address.to_string(),
@@ -74,10 +78,10 @@ fn client(fs: &Fs, rates: &BusyClientRates) -> Option<TopClient> {
             ..TopClient::default()
         },
     };
-    Some(TopClient {
+    TopClient {
         operations_per_s: rates.operations_per_s,
         read_bytes_per_s: rates.read_bytes_per_s,
         written_bytes_per_s: rates.written_bytes_per_s,
         ..who
-    })
+    }
 }

@@ -39,9 +39,9 @@ pub(crate) struct TopDirectory {
 pub(crate) struct TopClient {
     /// Its client id, in hexadecimal; none of what only an address tells.
     pub id: Option<String>,
-    /// "NFSv4.0", "NFSv4.1", "NFSv4.2"; "NFS" of what only an address tells: NFSv3, and NFSv4.0 before it says who it is.
+    /// "NFSv4.0", "NFSv4.1", "NFSv4.2"; "NFSv4" of one that has gone; "NFS" of what only an address tells: NFSv3, and NFSv4.0 before it says who it is.
     pub protocol: String,
-    /// The name that it gives itself, printable; its address where it gives none.
+    /// The name that it gives itself, printable; its address where it gives none. Empty of one that has gone.
     pub owner: String,
     /// Where it comes from.
     pub addresses: Vec<String>,
@@ -51,6 +51,16 @@ pub(crate) struct TopClient {
     pub read_bytes_per_s: f64,
     /// Bytes a second that it writes through the metadata server.
     pub written_bytes_per_s: f64,
+}
+
+impl TopClient {
+    /// Its name, or its id where it has gone.
+    pub(crate) fn name(&self) -> String {
+        match (&self.id, self.owner.is_empty()) {
+            (Some(id), true) => format!("{id} (gone)"),
+            _ => self.owner.clone(),
+        }
+    }
 }
 
 impl TopDirectory {

@@ -21,7 +21,7 @@ export class Top {
       empty: "Nobody is busy.",
       key: (row) => row.id ?? row.owner,
       columns: [
-        { label: "Client", text: (row) => row.owner },
+        { label: "Client", text: (row) => row.owner || `${row.id} (gone)` },
         { label: "Protocol", text: (row) => row.protocol },
         { label: "Operations", number: true, text: (row) => perSecond(row.operations_per_s) },
         { label: "Read", number: true, text: (row) => rate(row.read_bytes_per_s) },

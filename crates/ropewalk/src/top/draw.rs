@@ -98,7 +98,7 @@ fn directory(row: &TopDirectory) -> Row<'static> {
 
 fn client(row: &TopClient) -> Row<'static> {
     Row::new([
-        row.owner.clone(),
+        row.name(),
         row.protocol.clone(),
         per_second(row.operations_per_s),
         bytes_per_second(row.read_bytes_per_s),
