@@ -9,8 +9,12 @@ use std::process::{Command, ExitStatus};
 /// Worlds of the simulator with all seeds: the usual one, and one with two copies whose data servers come and go.
 const WHOLE_WORLDS: [&str; 2] = ["", "--replicas=2 --ds=4 --moves --restripes"];
 /// Worlds with a tenth of the seeds.
-const WORLDS: [&str; 9] = [
+const WORLDS: [&str; 13] = [
     "--names",
+    "--names --nfs3",
+    "--names --nfs40 --nlm",
+    "--nfs3",
+    "--nfs40 --nlm",
     "--copies",
     "--times",
     "--contended",

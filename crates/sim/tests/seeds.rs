@@ -45,20 +45,23 @@ fn is_found(
         bug: Some(bug),
         ..config
     };
-    seeds.any(|seed| {
-        let findings = run(seed, &config).findings;
+    let found = seeds.find(|seed| {
+        let findings = run(*seed, &config).findings;
         findings.iter().any(|text| text.contains(words))
-    })
+    });
+    // Seen with --nocapture: a search that has become long may begin nearer to it.
+    println!("{bug:?}: found with seed {found:?}");
+    found.is_some()
 }
 
 #[test]
 fn promises_of_names_and_locks_hold_on_every_seed() {
-    try_seeds(150, &Config::names(), " --names");
+    try_seeds(50, &Config::names(), " --names");
 }
 
 #[test]
 fn promises_of_a_cluster_hold_on_every_seed() {
-    try_seeds(140, &Config::cluster(), "");
+    try_seeds(50, &Config::cluster(), "");
 }
 
 fn with_nfs3(config: Config) -> Config {
@@ -70,17 +73,17 @@ fn with_nfs3(config: Config) -> Config {
 
 #[test]
 fn promises_to_clients_of_nfsv3_beside_others_hold_on_every_seed() {
-    try_seeds(60, &with_nfs3(Config::names()), " --names --nfs3");
-    try_seeds(40, &with_nfs3(Config::cluster()), " --nfs3");
-    try_seeds(10, &with_nfs3(Config::contended()), " --contended --nfs3");
-    try_seeds(10, &with_nfs3(Config::times()), " --times --nfs3");
-    try_seeds(10, &with_nfs3(Config::replicated()), " --replicas 2 --nfs3");
+    try_seeds(20, &with_nfs3(Config::names()), " --names --nfs3");
+    try_seeds(15, &with_nfs3(Config::cluster()), " --nfs3");
+    try_seeds(5, &with_nfs3(Config::contended()), " --contended --nfs3");
+    try_seeds(5, &with_nfs3(Config::times()), " --times --nfs3");
+    try_seeds(5, &with_nfs3(Config::replicated()), " --replicas 2 --nfs3");
 }
 
 #[test]
 fn promises_to_clients_whose_delegated_files_are_changed_by_nfsv3_hold_on_every_seed() {
     let delegations = with_nfs3(Config::delegations());
-    try_seeds(30, &delegations, " --delegations --nfs3");
+    try_seeds(10, &delegations, " --delegations --nfs3");
 }
 
 #[test]
@@ -121,10 +124,10 @@ fn with_nfs40(config: Config) -> Config {
 
 #[test]
 fn promises_to_clients_of_nfsv40_beside_others_hold_on_every_seed() {
-    try_seeds(60, &with_nfs40(Config::names()), " --names --nfs40");
-    try_seeds(30, &with_nfs40(Config::cluster()), " --nfs40");
+    try_seeds(20, &with_nfs40(Config::names()), " --names --nfs40");
+    try_seeds(10, &with_nfs40(Config::cluster()), " --nfs40");
     let living = with_nfs40(Config::delegations());
-    try_seeds(10, &living, " --delegations --nfs40");
+    try_seeds(5, &living, " --delegations --nfs40");
 }
 
 #[test]
@@ -159,10 +162,10 @@ fn with_nlm(config: Config) -> Config {
 
 #[test]
 fn promises_to_hosts_that_lock_by_nlm_beside_others_hold_on_every_seed() {
-    try_seeds(100, &with_nlm(Config::names()), " --names --nfs40 --nlm");
-    try_seeds(30, &with_nlm(Config::cluster()), " --nfs40 --nlm");
+    try_seeds(30, &with_nlm(Config::names()), " --names --nfs40 --nlm");
+    try_seeds(10, &with_nlm(Config::cluster()), " --nfs40 --nlm");
     let living = with_nlm(Config::delegations());
-    try_seeds(10, &living, " --delegations --nfs40 --nlm");
+    try_seeds(5, &living, " --delegations --nfs40 --nlm");
 }
 
 #[test]
@@ -200,7 +203,7 @@ fn promises_hold_where_objects_are_made_with_their_files() {
         eager: true,
         ..Config::cluster()
     };
-    try_seeds(60, &eager, " --eager");
+    try_seeds(20, &eager, " --eager");
     let contended = Config {
         eager: true,
         ..Config::contended()
@@ -210,29 +213,29 @@ fn promises_hold_where_objects_are_made_with_their_files() {
 
 #[test]
 fn promises_to_clients_that_want_the_same_file_hold_on_every_seed() {
-    try_seeds(10, &Config::contended(), " --contended");
+    try_seeds(5, &Config::contended(), " --contended");
 }
 
 #[test]
 fn promises_hold_where_servers_work_on_ranges_by_themselves() {
-    try_seeds(40, &Config::copies(), " --copies");
-    try_seeds(10, &Config::contended_copies(), " --contended --copies");
+    try_seeds(15, &Config::copies(), " --copies");
+    try_seeds(5, &Config::contended_copies(), " --contended --copies");
 }
 
 #[test]
 fn promises_hold_where_stripes_have_copies_and_copies_are_equal_at_the_end() {
-    try_seeds(60, &Config::replicated(), " --replicas 2");
+    try_seeds(20, &Config::replicated(), " --replicas 2");
     let three = Config {
         replicas: 3,
         ds: 4,
         ..Config::replicated()
     };
-    try_seeds(30, &three, " --replicas 3 --ds 4");
+    try_seeds(10, &three, " --replicas 3 --ds 4");
     let ranges = Config {
         copies: true,
         ..Config::replicated()
     };
-    try_seeds(30, &ranges, " --replicas 2 --copies");
+    try_seeds(10, &ranges, " --replicas 2 --copies");
 }
 
 #[test]
@@ -243,21 +246,21 @@ fn files_are_restriped_while_they_are_used_on_every_seed() {
         ds: 4,
         ..Config::replicated()
     };
-    try_seeds(40, &two_copies, " --replicas 2 --moves --restripes --ds 4");
+    try_seeds(15, &two_copies, " --replicas 2 --moves --restripes --ds 4");
     let one_copy = Config {
         moves: true,
         restripes: true,
         ds: 4,
         ..Config::cluster()
     };
-    try_seeds(40, &one_copy, " --moves --restripes --ds 4");
+    try_seeds(15, &one_copy, " --moves --restripes --ds 4");
 }
 
 #[test]
 fn nothing_is_promised_to_fewer_copies_than_must_be_in_sync() {
     // Ranges are left out: a client of the simulator gives up before the copies are there again.
     let flags = " --replicas 3 --copies-min 2 --ds 4";
-    try_seeds(20, &Config::two_at_least(), flags);
+    try_seeds(10, &Config::two_at_least(), flags);
 }
 
 #[test]
@@ -278,13 +281,13 @@ fn promises_hold_while_data_servers_are_drained_and_made_level() {
         ds: 4,
         ..Config::replicated()
     };
-    try_seeds(60, &moved, " --replicas 2 --moves --ds 4");
+    try_seeds(20, &moved, " --replicas 2 --moves --ds 4");
     let one_copy = Config {
         moves: true,
         ds: 4,
         ..Config::cluster()
     };
-    try_seeds(30, &one_copy, " --moves --ds 4");
+    try_seeds(10, &one_copy, " --moves --ds 4");
 }
 
 #[test]
@@ -322,7 +325,7 @@ fn syncs_that_fail_and_are_taken_for_done_are_found() {
 
 #[test]
 fn modification_times_that_were_set_stand_until_a_later_change_on_every_seed() {
-    try_seeds(40, &Config::times(), " --times");
+    try_seeds(15, &Config::times(), " --times");
 }
 
 #[test]
@@ -354,7 +357,7 @@ fn copies_that_go_on_end_by_callback_by_question_and_by_another_try() {
 
 #[test]
 fn promises_to_clients_that_are_delegated_files_hold_on_every_seed() {
-    try_seeds(60, &Config::delegations(), " --delegations");
+    try_seeds(20, &Config::delegations(), " --delegations");
 }
 
 #[test]
