@@ -45,13 +45,10 @@ fn is_found(
         bug: Some(bug),
         ..config
     };
-    let found = seeds.find(|seed| {
-        let findings = run(*seed, &config).findings;
+    seeds.any(|seed| {
+        let findings = run(seed, &config).findings;
         findings.iter().any(|text| text.contains(words))
-    });
-    // Seen with --nocapture: a search that has become long may begin nearer to it.
-    println!("{bug:?}: found with seed {found:?}");
-    found.is_some()
+    })
 }
 
 #[test]

@@ -85,7 +85,7 @@ const fn with_copies(name: &'static str) -> Pass {
 
 /// The versions differ in few operations, so the second pass is cheaper where size alone matters.
 static PASSES: [Pass; 8] = [
-    usual("4.2", 100_000),
+    usual("4.2", 10_000),
     usual("4.1", 5_000),
     usual("4.0", 1_000),
     with_copies("copies"),
