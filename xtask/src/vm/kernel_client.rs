@@ -9,7 +9,7 @@ use super::foreign::YARD_SUFFIX;
 use super::full::DISK_MIB;
 use super::newer::Suite;
 use super::prepare::{Tools, host_scripts, prepare};
-use super::program::build;
+use super::program;
 use super::run::{self, Disk, Ropewalk, RunArgs};
 use super::scenario::{Needs, Outcome};
 use crate::tools;
@@ -157,10 +157,7 @@ pub(crate) fn pass_names() -> impl Iterator<Item = &'static str> {
 pub(crate) fn kernel_client(dir: &Path, args: &KernelClientArgs) -> Result<bool> {
     // Before the build, which takes minutes: it says what is missing.
     let tools = prepare(dir, &[])?;
-    let binary = match &args.ropewalk {
-        Some(program) => program.clone(),
-        None => build(&["--package", "ropewalk"], "ropewalk")?,
-    };
+    let binary = program::ropewalk(args.ropewalk.as_deref())?;
     let (mut passed, mut failed) = (0, 0);
     let is_wanted = |pass: &&Pass| match &args.pass[..] {
         [] => args.long || pass_names().any(|name| name == pass.name),

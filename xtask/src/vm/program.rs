@@ -23,6 +23,14 @@ pub(crate) fn build(arguments: &[&str], program: &str) -> Result<PathBuf> {
     Ok(target.join(PROFILE_DIR).join(program))
 }
 
+/// The server to run: `given`, or one that is built now.
+pub(crate) fn ropewalk(given: Option<&Path>) -> Result<PathBuf> {
+    match given {
+        Some(program) => Ok(program.to_owned()),
+        None => build(&["--package", "ropewalk"], "ropewalk"),
+    }
+}
+
 /// Prints what was seen, also of what passed: it is the point of it.
 pub(crate) fn print(outcome: &Outcome) {
     let Outcome { name, seconds, .. } = outcome;

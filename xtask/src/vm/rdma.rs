@@ -184,10 +184,7 @@ impl Programs {
             })
         };
         let tests = wants(Part::Contract).then(tests).transpose()?;
-        let ropewalk = || match &args.ropewalk {
-            Some(program) => Ok(program.clone()),
-            None => program::build(&["--package", "ropewalk"], "ropewalk"),
-        };
+        let ropewalk = || program::ropewalk(args.ropewalk.as_deref());
         let ropewalk = (wants(Part::Nfs) || wants(Part::Rails))
             .then(ropewalk)
             .transpose()?;

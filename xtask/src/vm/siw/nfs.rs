@@ -11,7 +11,7 @@ use super::super::guest::Guest;
 use super::super::hosted::await_cluster;
 use super::super::net::{Net, SERVER_IP};
 use super::super::prepare::remove_tree;
-use super::super::program::build;
+use super::super::program::ropewalk;
 use super::super::qemu::Qemu;
 use super::super::run::new_log;
 use super::super::scenario::{Outcome, judge_single};
@@ -48,10 +48,7 @@ pub(super) struct Cluster<'a> {
 impl<'a> Cluster<'a> {
     /// Starts `program`, or one that is built now.
     pub(super) fn start(net: &'a Net, qemu: &'a Qemu, program: Option<&Path>) -> Result<Self> {
-        let program = match program {
-            Some(program) => program.to_owned(),
-            None => build(&["--package", "ropewalk"], "ropewalk")?,
-        };
+        let program = ropewalk(program)?;
         let dir = qemu
             .tools()
             .dir()
