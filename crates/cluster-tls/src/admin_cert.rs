@@ -125,7 +125,7 @@ impl AdminCert {
     }
 }
 
-/// A certificate of the operator's own with its key. Who has signed it is no concern of the cluster.
+/// A certificate of the operator's own with its key. The cluster does not check its signature.
 #[derive(Debug)]
 pub struct OwnCert(pub(crate) Arc<CertifiedKey>);
 

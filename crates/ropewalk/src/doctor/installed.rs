@@ -24,7 +24,7 @@ pub(super) enum Config {
 pub(super) enum Unusable {
     /// What is wrong with it.
     Wrong(ConfigError),
-    /// It, or a directory that it names, was waited for in vain.
+    /// The file, or a directory that it names, gave no answer within the limit.
     Late(Limit),
 }
 

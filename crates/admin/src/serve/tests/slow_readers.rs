@@ -1,4 +1,4 @@
-//! Goal: who asks and does not read holds memory, a place and a connection for a bounded time.
+//! Goal: a peer that asks and does not read holds memory, a place and a connection for a bounded time.
 use super::*;
 use crate::patient::WRITE_STALL_MAX;
 use crate::stream::READER_MAX;
