@@ -4,12 +4,12 @@
 //! Ids have no gaps while a server runs, and begin above those of its earlier starts. So who names the last id that it has seen is told
 //! what followed, or that something is gone.
 
-use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
+use tracing_mutex::parkinglot::Mutex;
 
 /// Most events that are kept; the oldest go first.
 pub const EVENTS_MAX: usize = 512;

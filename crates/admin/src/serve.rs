@@ -29,7 +29,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -41,6 +40,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tracing_mutex::parkinglot::Mutex;
 
 /// Connections of one listener at once; more wait in the kernel's queue.
 pub const CONNECTIONS_MAX: usize = 64;

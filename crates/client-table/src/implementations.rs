@@ -3,8 +3,8 @@
 //! Owns the names, and the set of clients that lack something. An unknown name lacks nothing.
 
 use nfs4::ClientId;
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use tracing_mutex::parkinglot::Mutex;
 
 /// Most clients in the set, and most names; the one with the lowest id goes first.
 const CLIENTS_MAX: usize = 16_384;

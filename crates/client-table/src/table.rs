@@ -11,13 +11,13 @@
 use crate::dials::Dialed;
 use crate::implementations::Implementations;
 use nfs4::{ClientId, Verifier};
-use parking_lot::{Mutex, MutexGuard};
 use state::{ClashSeen, Clients, NameClash, NameClashes};
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tracing_mutex::parkinglot::{Mutex, MutexGuard};
 use transport::{ConnHandle, Connector};
 
 /// CB_NULLs under way at one time; sessions made meanwhile are not probed.

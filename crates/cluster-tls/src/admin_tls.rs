@@ -6,11 +6,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
 use rustls::pki_types::ServerName;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tracing_mutex::parkinglot::RwLock;
 
 use crate::admin_cert::{ADMIN_NAME, AdminCert, OwnCert};
 use crate::config::PinnedCa;

@@ -19,13 +19,13 @@ use control::Capacity;
 use layout::{ClientTag, Group, GroupForm, MemberState, Placed, SigningKey};
 use meta::{MetaError, MetaStore};
 use nfs4::{DeviceId, NetAddr, Verifier};
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tracing_mutex::parkinglot::Mutex;
 use transport::{ConnHandle, Preference, TransportKind};
 
 /// Longest pause between two looks at what is waited for.

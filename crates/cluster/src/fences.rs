@@ -2,9 +2,9 @@
 
 use crate::servers::Servers;
 use layout::{ClientTag, Floor, FloorKey};
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::time::Instant;
+use tracing_mutex::parkinglot::Mutex;
 
 /// Most floors that wait for one data server. One that missed more is refused until the keys have changed, or the MDS
 /// restarts.

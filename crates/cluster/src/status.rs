@@ -162,6 +162,9 @@ impl Cluster {
             let places: Vec<PlaceStatus> = places.collect();
             (primaries, places)
         };
+        // In statements of their own: a guard in the expression below would be held to its end, against the order of locks.
+        let keys = self.keys.lock().status();
+        let fences_pending = self.fences.lock().len();
         ClusterStatus {
             servers: self.servers_status(),
             fillings: self.fillings(),
@@ -170,8 +173,8 @@ impl Cluster {
             is_rebalancing: self.is_rebalancing(),
             groups,
             places,
-            fences_pending: self.fences.lock().len(),
-            keys: self.keys.lock().status(),
+            fences_pending,
+            keys,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use control::{FAILING_MAX, PlaceReign};
-use parking_lot::Mutex;
+use tracing_mutex::parkinglot::Mutex;
 
 /// Group, place and reign of each; at most [`FAILING_MAX`], which one HEARTBEAT tells.
 #[derive(Default)]

@@ -36,8 +36,8 @@ use layout::{
 };
 use nfs4::NfsStatus;
 use objects::ObjectId;
-use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tracing_mutex::parkinglot::Mutex;
 use transport::ConnHandle;
 
 use crate::copies::removed::RecentlyRemoved;

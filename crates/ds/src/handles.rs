@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use layout::{DsHandle, SignedHandle};
-use parking_lot::Mutex;
+use tracing_mutex::parkinglot::Mutex;
 
 /// Slots of the table, a power of two; each takes about 180 bytes.
 const SLOTS: usize = 4096;

@@ -28,9 +28,9 @@ use layout::{Floor, FloorKey, Floors};
 use meta::{MetaError, MetaStore, Purpose, Read, Seq, Tx, TxBody, TxOutcome};
 use nfs4::NfsTime;
 use objects::ObjectId;
-use parking_lot::Mutex;
 use redo::RedoLog;
 use rustc_hash::FxHashMap;
+use tracing_mutex::parkinglot::Mutex;
 use xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 use crate::OpenError;

@@ -20,9 +20,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use objects::ObjectId;
-use parking_lot::{Mutex, MutexGuard};
 use redo::{Fill, RedoError, RedoLog, RedoRecord};
 use rustc_hash::{FxHashMap, FxHashSet};
+use tracing_mutex::parkinglot::{Mutex, MutexGuard};
 
 /// Locks that order writes with records, by file.
 const ORDERS: usize = 256;

@@ -9,8 +9,8 @@
 
 use control::{BATCH_MAX, WroteItem};
 use nfs4::NfsStatus;
-use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
+use tracing_mutex::parkinglot::Mutex;
 
 /// Messages under way at once: one is on its way while the next collects.
 const TURNS: usize = 2;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use nfs4::NfsStatus;
-use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
+use tracing_mutex::parkinglot::Mutex;
 
 /// Files whose size is kept.
 const SIZES_MAX: usize = 8192;

@@ -7,8 +7,8 @@
 //! An object that is not here tells nothing, and the MDS asks. So it is after a start, and after a report that failed.
 
 use objects::ObjectId;
-use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use tracing_mutex::parkinglot::Mutex;
 
 /// Most objects that are remembered; one more, and all are forgotten.
 const OBJECTS_MAX: usize = 65_536;

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::time::Instant;
+use tracing_mutex::parkinglot::Mutex;
 
 /// Weight of the newest sync: one of so many.
 const NEWEST_OF: u64 = 4;

@@ -3,8 +3,8 @@
 //! Owns the table. An entry without a handle remembers only that nobody may go back to an earlier epoch.
 
 use nfs3_client::Fh;
-use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
+use tracing_mutex::parkinglot::Mutex;
 
 /// Most objects that are remembered.
 pub const HANDLES_MAX: usize = 65_536;

@@ -3,8 +3,8 @@
 //! Owns the sums. A report has the sums of one layout at one server since the layout's first I/O, so only what it adds to the report
 //! before counts. Nothing depends on these numbers, since clients may say anything.
 
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use tracing_mutex::parkinglot::Mutex;
 
 /// Most layouts whose last report is remembered; the lowest name goes first, and its next report counts as a first one.
 const REPORTS_MAX: usize = 16_384;

@@ -3,9 +3,9 @@
 //! Owns the table and its bound. It calls nobody.
 
 use crate::cache::ObjectKey;
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::Notify;
+use tracing_mutex::parkinglot::Mutex;
 
 /// Most files whose fences wait.
 pub const FENCES_MAX: usize = 65_536;

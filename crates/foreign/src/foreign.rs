@@ -12,9 +12,9 @@ use crate::group::ForeignGroup;
 use crate::records::{self, GroupRecord, ServerState};
 use crate::server::Server;
 use meta::{MetaError, MetaStore};
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use tracing_mutex::parkinglot::Mutex;
 use transport::Connector;
 
 /// What the servers of a cluster are reached with.

@@ -13,13 +13,13 @@ use nfs3::Nfs3Status;
 use nfs3::procs::FsStatOk;
 use nfs3_client::{CallerAuth, Fh, Nfs3Client, Nfs3Error, RpcError, RpcPeer, RpcPeerConfig};
 use nfs4::Verifier;
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::time::Instant;
+use tracing_mutex::parkinglot::Mutex;
 use transport::{Address, Connector};
 
 /// When a call is given up.

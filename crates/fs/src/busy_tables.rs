@@ -7,8 +7,8 @@
 use crate::heavy_hitters::HeavyHitters;
 use crate::sampling::SAMPLED_ONE_IN;
 use nfs4::ClientId;
-use parking_lot::Mutex;
 use std::net::IpAddr;
+use tracing_mutex::parkinglot::Mutex;
 
 /// Directories and clients that are counted at once, each.
 pub const BUSY_COUNTERS_MAX: usize = 256;

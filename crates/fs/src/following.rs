@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use nfs4::ClientId;
-use parking_lot::Mutex;
 use tokio::time::Instant;
+use tracing_mutex::parkinglot::Mutex;
 
 /// Callbacks in a second, to all clients together.
 const CALLBACKS_PER_SECOND_MAX: u32 = 2_000;

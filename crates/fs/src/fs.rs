@@ -33,13 +33,13 @@ use namespace::{
     Time,
 };
 use nfs4::{FileHandle, NfsStatus, Verifier};
-use parking_lot::Mutex;
 use state::{DelegationLimits, FileStates, StateLimits};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use stripes::{Peers, PeersConfig};
 use tokio::sync::Semaphore;
+use tracing_mutex::parkinglot::Mutex;
 use transport::{Connector, Preference};
 
 /// Smallest stripe unit in bytes: an I/O must not fall into more pieces than it has pages.

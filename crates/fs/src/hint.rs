@@ -4,9 +4,9 @@
 //! The summary is stored before the mutex is released. Code that learned in any way of a change under the mutex sees
 //! the summary of that change.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU8, Ordering};
+use tracing_mutex::parkinglot::{Mutex, MutexGuard};
 
 /// A table that can say in a few bits what it holds, at once.
 pub trait Facts {

@@ -1,9 +1,9 @@
 //! The queue of locks that waiting hosts of NLM were granted, until somebody tells them. It calls nothing of this crate.
 
-use parking_lot::Mutex;
 use state::HostGrant;
 use std::collections::VecDeque;
 use tokio::sync::Notify;
+use tracing_mutex::parkinglot::Mutex;
 
 /// Most grants that wait to be told. A host that is not told asks again.
 const GRANTS_MAX: usize = 65_536;

@@ -9,11 +9,11 @@ use crate::hint::Hinted;
 use crate::unknown_sizes::{Truncating, UnknownSizes};
 use crate::writer_set::WriterSet;
 use namespace::FileId;
-use parking_lot::Mutex;
 use state::Other;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::{RwLock, Semaphore};
+use tracing_mutex::parkinglot::Mutex;
 
 /// Locks that order grants and returns of layouts, by file.
 const GRANT_LOCKS_COUNT: usize = 64;

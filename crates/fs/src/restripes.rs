@@ -10,12 +10,12 @@
 use crate::offloads::Progress;
 use namespace::FileId;
 use nfs4::NfsStatus;
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 use tokio::time::Instant;
+use tracing_mutex::parkinglot::Mutex;
 
 /// Files that are restriped at one time.
 const FILES_MAX: usize = 4;

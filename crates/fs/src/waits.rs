@@ -4,9 +4,9 @@
 
 use namespace::FileId;
 use nfs4::ClientId;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use tracing_mutex::parkinglot::Mutex;
 
 /// Most notes; beyond it further ones are left out.
 const WAITS_MAX: usize = 4096;

@@ -16,12 +16,12 @@
 //! claims, and an owner is a number. The directory is asked again after [`RETRY`].
 
 use nfs4::{NfsStatus, Owner};
-use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tracing_mutex::parkinglot::Mutex;
 use xdr::OpaqueBuf;
 
 /// Most groups of one user; more are ignored.

@@ -18,11 +18,11 @@ use fs::{DataConfig, Fs, FsConfig, FsError, WallClock};
 use meta::MetaStore;
 use namespace::{Format, Namespace, NamespaceLimits};
 use nfs4::ops::EXCHGID_USE_PNFS_MDS;
-use parking_lot::RwLock;
 use server::exports::Exports;
 use server::{Nfsd, ServerIdentity};
 use state::{ClientLimits, Clients, DelegationLimits, Grace};
 use std::sync::Arc;
+use tracing_mutex::parkinglot::RwLock;
 
 /// What a metadata server is made of.
 pub struct MdsConfig {

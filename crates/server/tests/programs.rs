@@ -6,7 +6,6 @@ mod rig;
 
 use bytes::Bytes;
 use nfs4::{PROGRAM, VERSION};
-use parking_lot::Mutex;
 use rig::*;
 use rpc::{AcceptError, flavor};
 use rpc_service::{Call, Program, ReplyCache, RunningCall, Seal, replay, serve};
@@ -15,6 +14,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Poll;
+use tracing_mutex::parkinglot::Mutex;
 use transport::{Address, ConnHandle, Connector, Context, Message, NoService, TransportLimits};
 use xdr::Encoder;
 

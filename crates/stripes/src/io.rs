@@ -17,7 +17,6 @@ use layout::{DsHandle, Epoch, Extent, Group, Rights, SignedHandle, SigningKey, S
 use namespace::Inode;
 use nfs4::ops::{PutFhArgs, PutFhRes, ReadArgs, ReadRes, WriteArgsPayload, WriteRes};
 use nfs4::{CompoundBuilder, NfsStatus, OpError, StableHow, Stateid, Verifier};
-use parking_lot::Mutex;
 use rpc::AuthSys;
 use session_client::{Caller, Outcome, Session, SessionConfig, SessionError};
 use std::collections::BTreeMap;
@@ -27,6 +26,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tracing_mutex::parkinglot::Mutex;
 use transport::{Address, Connector, Payload, Preference};
 use xdr::Opaque;
 

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
+use tracing_mutex::parkinglot::Mutex;
 
 /// A wait looks so often whether the limit has changed.
 const LOOK: Duration = Duration::from_secs(1);

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
+use tracing_mutex::parkinglot::Mutex;
 
 use crate::pace::Pace;
 

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use parking_lot::Mutex;
+use tracing_mutex::parkinglot::Mutex;
 
 use super::noted::FillKey;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use objects::ObjectId;
-use parking_lot::Mutex;
+use tracing_mutex::parkinglot::Mutex;
 
 /// Parts that may change while a member is filled; above it the filling begins anew.
 const TOUCHED_MAX: usize = 1 << 18;

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use objects::ObjectStore;
-use parking_lot::Mutex;
 use tokio::time::Instant;
+use tracing_mutex::parkinglot::Mutex;
 
 /// Bytes of a store that are kept for items which were let in before it was known to be full: what the queue of one member
 /// holds.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use control::Status;
-use parking_lot::Mutex;
 use parts::{AHEAD_MAX, CHALLENGE_BYTES, LANES, StreamOpenArgs};
 use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
+use tracing_mutex::parkinglot::Mutex;
 use transport::ConnHandle;
 
 /// Connections that have a challenge or a stream; the oldest gives way.

@@ -13,10 +13,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use control::MemberLag;
 use nfs4::NfsTime;
-use parking_lot::Mutex;
 use parts::{AHEAD_MAX, FileGeneration, LANES, PassArgs, PassOk, StreamItem, encode_pass, lane_of};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
+use tracing_mutex::parkinglot::Mutex;
 use transport::{Message, Payload};
 
 use crate::sync_time::SyncTime;

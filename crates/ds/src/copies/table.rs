@@ -14,10 +14,10 @@ use control::{FILLINGS_MAX, FillProgress, LAGS_MAX, MemberLag, NetAddr};
 use layout::MemberState;
 use nfs4::NfsTime;
 use objects::ObjectError;
-use parking_lot::Mutex;
 use parts::FileGeneration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
+use tracing_mutex::parkinglot::Mutex;
 
 use super::fill_rate::FillRate;
 use super::fill_share::FillShare;

@@ -9,10 +9,10 @@ use std::time::Duration;
 use control::ScrubState;
 use meta::MetaError;
 use objects::ObjectId;
-use parking_lot::Mutex;
 use parts::BLOCK_BYTES;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tracing_mutex::parkinglot::Mutex;
 
 use crate::index::Index;
 

@@ -34,11 +34,11 @@ use nfs4::ops::{
 };
 use nfs4::{NfsStatus, NfsTime, OpError, StableHow, Stateid, Verifier};
 use objects::{MemObjects, MemOptions, ObjectStore};
-use parking_lot::Mutex;
 use redo::{MemRedo, RedoLog};
 use rpc::{AuthSys, CallHeader, OpaqueAuth};
 use server::Nfsd;
 use session_client::{Caller, Session, SessionConfig};
+use tracing_mutex::parkinglot::Mutex;
 use transport::memory::MemoryNetwork;
 use transport::workers::Shutdown;
 use transport::{Address, ConnHandle, Context, Message, Payload, Service, TransportLimits};

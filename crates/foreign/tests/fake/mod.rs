@@ -9,11 +9,11 @@ use bytes::Bytes;
 use nfs3::procs::*;
 use nfs3::*;
 use nfs3_client::Fh;
-use parking_lot::Mutex;
 use rpc::{AuthSys, CallHeader, Credential};
 use rpc_service::Seal;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tracing_mutex::parkinglot::Mutex;
 use transport::{ConnHandle, Message, Service};
 use xdr::{Decode, Decoder, Encode, Encoder, Opaque, OpaqueBuf, decode_all};
 

@@ -13,13 +13,13 @@ use crate::rig::gate::gated;
 use crate::rig::{Client, delegated};
 use nfs4::cb::{CbLayoutRecallArgs, LayoutRecall};
 use nfs4::{CbOpNum, IoMode, NfsStatus, OpReader, Stateid};
-use parking_lot::Mutex;
 use session_client::CallbackHandler;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
+use tracing_mutex::parkinglot::Mutex;
 
 /// Files that are asked about: more than a back channel has slots.
 const FILES: usize = 12;

@@ -21,7 +21,6 @@ use nfs4::ops::{
 };
 use nfs4::{CbOpNum, NfsStatus, OpReader, StableHow, Stateid};
 use objects::{MemObjects, MemOptions, ObjectId, ObjectStore};
-use parking_lot::Mutex;
 use rpc::CallHeader;
 use session_client::CallbackHandler;
 use std::pin::Pin;
@@ -29,6 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tracing_mutex::parkinglot::Mutex;
 use transport::memory::{Fate, Faults, Passage};
 use xdr::Decoder;
 

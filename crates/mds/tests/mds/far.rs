@@ -28,7 +28,6 @@ use nfs4::ops::{
     LayoutReturnArgs, LayoutReturnFile, LayoutReturnRes, RemoveArgs, RemoveRes,
 };
 use nfs4::{CbOpNum, IoMode, NfsStatus, OpNum, OpReader, Stateid};
-use parking_lot::Mutex;
 use rpc::AuthSys;
 use session_client::CallbackHandler;
 use std::collections::BTreeSet;
@@ -36,6 +35,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
+use tracing_mutex::parkinglot::Mutex;
 use transport::memory::{Fate, Faults, Passage};
 use transport::workers::Shutdown;
 use transport::{Address, Context, TransportLimits};

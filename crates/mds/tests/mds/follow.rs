@@ -18,13 +18,13 @@ use nfs4::ops::{
     SHARE_ACCESS_BOTH,
 };
 use nfs4::{Bitmap, CbOpNum, DeviceId, IoMode, NetAddr, NfsStatus, OpReader, Stateid};
-use parking_lot::Mutex;
 use session_client::CallbackHandler;
 use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
+use tracing_mutex::parkinglot::Mutex;
 
 /// Longer than a recall of the rig may take, and a callback is tried.
 const LONG: Duration = Duration::from_secs(60);

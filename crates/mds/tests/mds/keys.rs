@@ -14,13 +14,13 @@ use layout::{DsHandle, HandleError, KEYS_MAX, KeyError, KeyState};
 use meta::MemStore;
 use nfs4::cb::CbLayoutRecallArgs;
 use nfs4::{CbOpNum, IoMode, NfsStatus, OpReader};
-use parking_lot::Mutex;
 use session_client::CallbackHandler;
 use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
+use tracing_mutex::parkinglot::Mutex;
 
 const ROTATION_S: i64 = KEY_TIMES.rotation_ms as i64 / 1000;
 const OVERLAP_S: i64 = KEY_TIMES.overlap_ms as i64 / 1000;

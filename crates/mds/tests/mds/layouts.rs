@@ -26,11 +26,11 @@ use nfs4::ops::{
 use nfs4::{
     Bitmap, CbOpNum, ClientId, DeviceId, IoMode, NfsStatus, OpNum, OpReader, StateOwner, Stateid,
 };
-use parking_lot::Mutex;
 use session_client::{CallbackHandler, Session, SessionConfig};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing_mutex::parkinglot::Mutex;
 use xdr::Opaque;
 
 fn handle_of(ds: &FakeDs, granted: &Granted, cluster_id: u64) -> DsHandle {

@@ -16,11 +16,11 @@ use nfs4::{
     CbOpNum, ClientId, CompoundBuilder, Fattr, FileHandle, LockType, NfsStatus, OpReader,
     StateOwner, Stateid, Verifier,
 };
-use parking_lot::Mutex;
 use session_client::CallbackHandler;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing_mutex::parkinglot::Mutex;
 use xdr::{List, Opaque};
 
 async fn cluster() -> (Rig, Port, FakeDs) {

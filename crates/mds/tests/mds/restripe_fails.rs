@@ -12,9 +12,9 @@ use crate::rig::file::{File, patiently};
 use crate::rig::real::{Real, bytes_of, fill, pattern, try_commit};
 use bytes::Bytes;
 use meta::{BoxFuture, MemStore, MetaError, MetaStore, Pair, Purpose, Read, Seq, Tx, TxBody};
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing_mutex::parkinglot::Mutex;
 
 /// The first byte of the key of the record that leads from objects to their file: only the switch puts it.
 const DATA_NAME: u8 = b'a';

@@ -16,10 +16,10 @@ use nfs4::{NfsStatus, StableHow};
 use objects::{
     Capacity, Content, MemObjects, MemOptions, ObjectError, ObjectId, ObjectStat, ObjectStore, Span,
 };
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
+use tracing_mutex::parkinglot::Mutex;
 
 /// What ails a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

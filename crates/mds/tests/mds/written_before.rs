@@ -21,12 +21,12 @@ use nfs4::ops::{
 use nfs4::{
     CbOpNum, FileHandle, IoMode, NfsStatus, NfsTime, OpReader, SetTime, StableHow, Stateid,
 };
-use parking_lot::Mutex;
 use session_client::CallbackHandler;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tracing_mutex::parkinglot::Mutex;
 
 /// A modification time that somebody sets: 2001.
 const SET_S: i64 = 981_158_400;

@@ -7,13 +7,13 @@
 use super::host::{HostName, peer_of};
 use mds::Mds;
 use nlm::nsm::{NsmCall, NsmProc, NsmReply, NsmRes, PROGRAM, SmStat, SmStatRes, VERSION};
-use parking_lot::Mutex;
 use rpc::AcceptError;
 use rpc_service::{Call, Program, Seal};
 use server::Nfsd;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use tracing_mutex::parkinglot::Mutex;
 use transport::Message;
 use xdr::{Decode, Decoder, Encode, Encoder};
 

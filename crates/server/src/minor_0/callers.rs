@@ -8,8 +8,8 @@
 //! One entry for each connection that has named a client, until it closes.
 
 use nfs4::ClientId;
-use parking_lot::Mutex;
 use std::collections::HashMap;
+use tracing_mutex::parkinglot::Mutex;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Caller {

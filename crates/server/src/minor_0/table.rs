@@ -1,11 +1,11 @@
 //! The owners and the kept replies of one server.
 
 use super::callers::Callers;
-use parking_lot::Mutex;
 use rpc_service::Replies;
 use state::{OwnerLimits, Owners};
 use std::sync::atomic::AtomicU64;
 use tokio::sync::Notify;
+use tracing_mutex::parkinglot::Mutex;
 
 /// What a server has for NFSv4.0 beside its clients.
 #[derive(Debug)]

@@ -13,7 +13,6 @@ use bytes::Bytes;
 use client_table::ClientTable;
 use nfs4::ops::*;
 use nfs4::*;
-use parking_lot::Mutex;
 use ropewalk_server as server;
 use rpc::{AuthStat, AuthSys, CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
 use server::{Compound, Nfsd, Role, ServerIdentity, User, answer};
@@ -23,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use tokio::sync::Semaphore;
+use tracing_mutex::parkinglot::Mutex;
 use transport::memory::MemoryNetwork;
 use transport::workers::Shutdown;
 use transport::{

@@ -12,11 +12,11 @@ use control::{
 };
 use layout::{Floor, KeyRing};
 use nfs4::{NfsTime, Verifier};
-use parking_lot::Mutex;
 use rpc::{CallHeader, OpaqueAuth};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
+use tracing_mutex::parkinglot::Mutex;
 use transport::workers::Shutdown;
 use transport::{
     Address, CloseReason, ConnHandle, Connector, Context, Endpoint, Message, NoService, Service,

@@ -10,11 +10,11 @@ use nfs4::{
     CbOpNum, ClientId, Fattr, FileHandle, NfsStatus, NfsTime, OpError, OpReader, StateOwner,
     Stateid,
 };
-use parking_lot::Mutex;
 use session_client::{CallbackHandler, HeldAttrs, Outcome};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing_mutex::parkinglot::Mutex;
 use xdr::Opaque;
 
 pub const READ: u32 = SHARE_ACCESS_READ;

@@ -2,11 +2,11 @@
 
 use super::{Client, Rig};
 use bytes::Bytes;
-use parking_lot::Mutex;
 use session_client::CallbackHandler;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
+use tracing_mutex::parkinglot::Mutex;
 use transport::memory::MemoryConnector;
 use transport::{
     Address, BoxFuture, CloseReason, ConnHandle, ConnectError, Connector, DynService, Message,

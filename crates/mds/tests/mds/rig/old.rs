@@ -9,10 +9,10 @@ use nfs4::{
     Bitmap, CbCompoundHeader, CbOpNum, ClientId, ClientOwner, CompoundBuilder, CompoundReply,
     Fattr, FileHandle, LockType, NfsStatus, OpReader, ReplyWriter, StateOwner, Stateid, Verifier,
 };
-use parking_lot::Mutex;
 use rpc::{AuthSys, CallHeader, CallStart, OpaqueAuth, ReplyHeader};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use tracing_mutex::parkinglot::Mutex;
 use transport::workers::Shutdown;
 use transport::{
     Address, BoxFuture, ConnHandle, ConnectError, Connector, Context, DynService, Message,

@@ -13,7 +13,6 @@ use nfs4::ops::{
 };
 use nfs4::{CompoundBuilder, IoMode, NfsStatus, NfsTime, OpArgs, StableHow, Stateid, Verifier};
 use objects::{MemObjects, ObjectStore};
-use parking_lot::Mutex;
 use redo::RedoLog;
 use server::Nfsd;
 use session_client::{Caller, Outcome, Session, SessionConfig};
@@ -21,6 +20,7 @@ use state::ClientLimits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
+use tracing_mutex::parkinglot::Mutex;
 use transport::workers::Shutdown;
 use transport::{Address, Context, Payload, TransportLimits};
 use xdr::Opaque;
