@@ -15,9 +15,11 @@ pub mod mpa;
 pub mod rdmap;
 mod term;
 
+mod adopted;
 mod endpoint;
 mod setup;
 mod watch;
 
+pub use adopted::AdoptedIwarp;
 pub use setup::{Framing, Iwarp};
 pub use watch::Owed;

@@ -294,14 +294,8 @@ impl Fabric for Iwarp {
     fn listen(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {
         let iwarp = *self;
         Box::pin(async move {
-            let listener = bind(address)?;
-            let local = listener.local_addr()?;
-            let listener: Box<dyn Listener> = Box::new(IwarpListener {
-                iwarp,
-                listener,
-                local,
-                setups: FuturesUnordered::new(),
-            });
+            let listener: Box<dyn Listener> =
+                Box::new(IwarpListener::adopt(iwarp, bind(address)?)?);
             Ok(listener)
         })
     }
@@ -318,21 +312,20 @@ impl Fabric for Iwarp {
     }
 }
 
-fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let family = Domain::for_address(address);
     let socket = Socket::new(family, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
-    socket.set_nonblocking(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
+    Ok(socket.into())
 }
 
-struct IwarpListener {
+pub(crate) struct IwarpListener {
     iwarp: Iwarp,
     listener: TcpListener,
     local: SocketAddr,
@@ -341,6 +334,19 @@ struct IwarpListener {
 }
 
 impl IwarpListener {
+    /// With a socket that listens.
+    pub(crate) fn adopt(iwarp: Iwarp, socket: std::net::TcpListener) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(socket)?;
+        let local = listener.local_addr()?;
+        Ok(Self {
+            iwarp,
+            listener,
+            local,
+            setups: FuturesUnordered::new(),
+        })
+    }
+
     async fn next(&mut self) -> io::Result<IwarpIncoming> {
         loop {
             tokio::select! {

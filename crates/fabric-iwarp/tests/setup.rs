@@ -10,10 +10,10 @@ use fabric::{
     Receive, Stall, WorkStatus,
 };
 use rig::frame;
-use ropewalk_fabric_iwarp::Iwarp;
 use ropewalk_fabric_iwarp::ddp::{Place, SegmentHeader};
 use ropewalk_fabric_iwarp::mpa::{Enhanced, Setup};
 use ropewalk_fabric_iwarp::rdmap::{Opcode, Term};
+use ropewalk_fabric_iwarp::{AdoptedIwarp, Iwarp};
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::task::Poll;
@@ -100,6 +100,32 @@ async fn ended(connected: &mut Connected) -> Ended {
             return ended;
         }
     }
+}
+
+/// A peer that connects while nobody serves waits in the queue of the socket, which another process may hold.
+#[tokio::test]
+async fn adopted_sockets_serve_those_that_came_before() {
+    let socket = std::net::TcpListener::bind(loopback()).unwrap();
+    let address = socket.local_addr().unwrap();
+    let held = socket.try_clone().unwrap();
+    let mut early = TcpStream::connect(address).await.unwrap();
+    let fabric = AdoptedIwarp::new(Iwarp::default(), vec![socket]);
+    let mut listener = fabric.listen(address).await.unwrap();
+    assert_eq!(listener.local(), address);
+    said(&mut early, &setup(false, 1, None)).await;
+    let (connected, reply) = tokio::join!(accepted(&mut *listener), heard(&mut early, true));
+    assert_eq!(reply.private_data, b"welcome");
+    drop((connected.unwrap(), listener));
+    TcpStream::connect(address)
+        .await
+        .expect("the socket is open");
+    drop(held);
+    TcpStream::connect(address)
+        .await
+        .expect_err("nobody has it");
+    // It had one socket of that address, and binds for other addresses.
+    let other = fabric.listen(loopback()).await.unwrap();
+    assert_ne!(other.local(), address);
 }
 
 /// Old peers, and those that let the client speak first, get a reply in their form and can speak.

@@ -1,12 +1,14 @@
 //! RDMA of the server processes and client commands: which provider, and its listeners.
 
 use crate::config::{DsConfig, MdsConfig};
-use crate::failure::{Outcome, failed};
+use crate::failure::{Outcome, cannot, failed};
 use crate::listeners;
 use crate::rdma_provider::ProviderChoice;
 use bytesize::ByteSize;
+use fabric_iwarp::{AdoptedIwarp, Iwarp};
 use fabric_verbs::Verbs;
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use transport::rdma::{self, Config, Rdma};
 use transport::workers::ShutdownSignal;
@@ -42,7 +44,7 @@ impl DsConfig {
 
 /// Software iWARP, for machines without a device.
 pub(crate) fn software(config: Config) -> Rdma {
-    Rdma::new(Arc::new(fabric_iwarp::Iwarp::default()), config)
+    Rdma::new(Arc::new(Iwarp::default()), config)
 }
 
 fn devices(verbs: Verbs, config: Config) -> Rdma {
@@ -62,6 +64,29 @@ fn devices_for(addresses: &[SocketAddr]) -> Result<Verbs, String> {
         Some(address) => Err(format!("{} is on no RDMA device", address.ip())),
         None => Ok(verbs),
     }
+}
+
+/// The devices that serve these addresses, or none where software iWARP does, and why.
+fn choose(choice: ProviderChoice, addresses: &[SocketAddr]) -> Outcome<(Option<Verbs>, String)> {
+    match choice {
+        ProviderChoice::Iwarp => Ok((None, "asked for".to_owned())),
+        ProviderChoice::Verbs => {
+            let verbs = Verbs::open().map_err(|why| unusable(&why))?;
+            Ok((Some(verbs), "asked for".to_owned()))
+        }
+        ProviderChoice::Auto => match devices_for(addresses) {
+            Ok(verbs) => Ok((Some(verbs), "its device is up".to_owned())),
+            Err(why) => Ok((None, why)),
+        },
+    }
+}
+
+/// Whether software iWARP serves these addresses. Its sockets can be handed to another process, and a device's cannot.
+///
+/// # Errors
+/// When devices are asked for and there are none.
+pub(crate) fn is_by_software((choice, _): Wish, addresses: &[SocketAddr]) -> Outcome<bool> {
+    Ok(!addresses.is_empty() && choose(choice, addresses)?.0.is_none())
 }
 
 /// Whether this choice comes to devices on these addresses.
@@ -99,11 +124,12 @@ pub(crate) struct RdmaListen {
 }
 
 impl RdmaListen {
-    /// Chooses the provider, says which and why, and makes sure that nobody else listens on these addresses. `change` says
-    /// how to choose another port.
+    /// Listens with these sockets by software iWARP. Without any it chooses the provider, and makes sure that nobody else listens
+    /// on these addresses. Says which and why. `change` says how to choose another port.
     pub(crate) fn reserve(
         (choice, config): Wish,
         addresses: &[SocketAddr],
+        sockets: Vec<TcpListener>,
         change: &str,
     ) -> Outcome<Self> {
         if addresses.is_empty() {
@@ -111,20 +137,20 @@ impl RdmaListen {
             let addresses = Vec::new();
             return Ok(Self { rdma, addresses });
         }
-        let (rdma, why) = match choice {
-            ProviderChoice::Iwarp => (None, "asked for".to_owned()),
-            ProviderChoice::Verbs => {
-                let verbs = Verbs::open().map_err(|why| unusable(&why))?;
-                (Some(devices(verbs, config)), "asked for".to_owned())
+        let (rdma, addresses, why) = if sockets.is_empty() {
+            match choose(choice, addresses)? {
+                (Some(verbs), why) => (devices(verbs, config), addresses.to_vec(), why),
+                (None, why) => (software(config), reserve_tcp(addresses, change)?, why),
             }
-            ProviderChoice::Auto => match devices_for(addresses) {
-                Ok(verbs) => (Some(devices(verbs, config)), "its device is up".to_owned()),
-                Err(why) => (None, why),
-            },
-        };
-        let (rdma, addresses) = match rdma {
-            Some(rdma) => (rdma, addresses.to_vec()),
-            None => (software(config), reserve_tcp(addresses, change)?),
+        } else {
+            let locals = sockets.iter().map(TcpListener::local_addr);
+            let locals: BTreeSet<_> = locals
+                .collect::<Result<_, _>>()
+                .map_err(cannot("use a listening socket"))?;
+            let fabric = AdoptedIwarp::new(Iwarp::default(), sockets);
+            let rdma = Rdma::new(Arc::new(fabric), config);
+            let why = "its sockets outlive this process".to_owned();
+            (rdma, locals.into_iter().collect(), why)
         };
         tracing::info!(provider = rdma.fabric().name(), why, "RDMA");
         Ok(Self { rdma, addresses })

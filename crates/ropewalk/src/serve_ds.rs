@@ -50,7 +50,7 @@ use ring_log::FileRedo;
 use rustix::time::{ClockId, clock_gettime};
 use server::Nfsd;
 use state::ClientLimits;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -103,8 +103,6 @@ pub(crate) fn run(daemon: &DaemonArgs, is_watched: bool) -> Outcome {
 async fn serve(file: &Path, config: &DsConfig, line: &ParentLine) -> Outcome {
     let (mut signals, hangup) = (Signals::take()?, crate::reload::hangup()?);
     let state = StateDir::take_over(&config.state_dir)?;
-    let rdma_listen = reserve_rdma(file, config)?;
-    let rdma_provider = rdma_listen.provider();
     let context = Context::new(daemon::transport_limits(&config.connections()));
     let peers = Peers::of(config)?;
     let (index, nfsd) = open(config, &peers, state.path()).await?;
@@ -117,6 +115,8 @@ async fn serve(file: &Path, config: &DsConfig, line: &ParentLine) -> Outcome {
         return Ok(());
     };
     let ports = Ports::adopt(sockets, config)?;
+    let rdma_listen = listen_rdma(file, config, ports.rdma)?;
+    let rdma_provider = rdma_listen.provider();
     let (workers, shutdown) = (ports.nfs.len(), Shutdown::new());
     let socket = AdminSocket::bind(state.path())?;
     let parts = PartsProgram::new(Arc::clone(&nfsd));
@@ -171,9 +171,9 @@ async fn serve(file: &Path, config: &DsConfig, line: &ParentLine) -> Outcome {
     end.map(drop)
 }
 
-fn reserve_rdma(file: &Path, config: &DsConfig) -> Outcome<RdmaListen> {
+fn listen_rdma(file: &Path, config: &DsConfig, sockets: Vec<TcpListener>) -> Outcome<RdmaListen> {
     let change = format!("change `rdma_listen` in {}", file.display());
-    RdmaListen::reserve(config.rdma(), &config.rdma_listen, &change)
+    RdmaListen::reserve(config.rdma(), &config.rdma_listen, sockets, &change)
 }
 
 /// Sums of what lies on the disk. A store in memory has none.

@@ -51,6 +51,7 @@ use namespace::{Cred, FileId, NamespaceLimits, Op, SetAttr};
 use reload::Live;
 use server::Nfsd;
 use state::DelegationLimits;
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -105,7 +106,8 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig, passed: Vec<PassedFd>) -> 
     let state = StateDir::take(&config.state_dir)?;
     let sockets = Sockets::bind(args, config, &manager, passed)?;
     let change = format!("change `rdma_listen` in {}", args.config.display());
-    let rdma = RdmaListen::reserve(config.rdma(), &config.rdma_listen, &change)?;
+    let (wish, addresses) = (config.rdma(), &config.rdma_listen);
+    let rdma = RdmaListen::reserve(wish, addresses, sockets.rdma, &change)?;
     let (rdma_provider, workers) = (rdma.provider(), sockets.nfs.len());
     let context = Context::new(daemon::transport_limits(&config.connections()));
     let control_context = Context::new(TransportLimits::default());
@@ -170,6 +172,8 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig, passed: Vec<PassedFd>) -> 
 struct Sockets {
     /// For NFS, those of each worker.
     nfs: Vec<Vec<Listener>>,
+    /// For software iWARP, as many; none where a device serves.
+    rdma: Vec<TcpListener>,
     control: Vec<Listener>,
     metrics: Vec<Listener>,
     admin: Vec<Listener>,
@@ -184,8 +188,13 @@ impl Sockets {
         passed: Vec<PassedFd>,
     ) -> Outcome<Self> {
         let workers = daemon::workers_count(config.workers);
+        let rdma = match rdma::is_by_software(config.rdma(), &config.rdma_listen)? {
+            true => config.rdma_listen.clone(),
+            false => Vec::new(),
+        };
         let all = [
             ("listen", &config.listen, workers),
+            ("rdma_listen", &rdma, workers),
             ("control_listen", &config.control_listen, 1),
             ("metrics_listen", &config.metrics_listen, 1),
             ("admin_listen", &config.admin_listen, 1),
@@ -200,9 +209,12 @@ impl Sockets {
             let change = format!("change `{}` in {}", wanted.key, args.config.display());
             keeper.bind(wanted, &change)
         };
-        let [nfs, control, metrics, admin] = wanted;
+        let [nfs, rdma, control, metrics, admin] = wanted;
+        let nfs = listeners::by_worker(bind(nfs)?, workers);
+        let rdma = bind(rdma)?.into_iter().flatten();
         Ok(Self {
-            nfs: listeners::by_worker(bind(nfs)?, workers),
+            nfs,
+            rdma: rdma.map(Listener::into_socket).collect(),
             control: bind(control)?.into_iter().flatten().collect(),
             metrics: bind(metrics)?.into_iter().flatten().collect(),
             admin: bind(admin)?.into_iter().flatten().collect(),

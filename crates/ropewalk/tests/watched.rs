@@ -28,9 +28,16 @@ struct Pair {
 
 impl Pair {
     fn start() -> Self {
+        Self::start_over("tcp")
+    }
+
+    fn start_over(transport: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         quick(dir.path());
-        let up = Up::start(dir.path(), &["--ds", "1", "--port", "0"]);
+        let up = Up::start(
+            dir.path(),
+            &["--ds", "1", "--port", "0", "--transport", transport],
+        );
         assert!(up.stop().success());
         let spawn = |role: &str, name: &str| {
             let home = dir.path().join(name);
@@ -62,6 +69,14 @@ impl Pair {
 
     fn home(&self) -> PathBuf {
         self.dir.path().join("ds-1")
+    }
+
+    /// Where it serves software iWARP.
+    fn rdma_address(&self) -> SocketAddr {
+        let config = std::fs::read_to_string(self.home().join("ds.toml")).unwrap();
+        let config: toml::Table = config.parse().unwrap();
+        let addresses = config["rdma_listen"].as_array().unwrap();
+        addresses[0].as_str().unwrap().parse().unwrap()
     }
 
     /// The process that serves.
@@ -148,6 +163,29 @@ fn a_killed_server_comes_back_and_no_connection_is_refused() {
     pair.await_next(old);
     await_end(&established);
     assert_eq!(watcher_of(pair.pid()), pair.watcher.id());
+}
+
+#[test]
+fn a_killed_server_refuses_no_connection_of_software_iwarp() {
+    let pair = Pair::start_over("rdma");
+    let address = pair.rdma_address();
+    let old = pair.pid();
+    signal(old, Signal::KILL);
+    let killed = Instant::now();
+    let connect = || TcpStream::connect(address).unwrap();
+    while pid_of(&status(pair.dir.path()).unwrap_or_default(), "ds-1").is_none_or(|pid| pid == old)
+    {
+        drop(connect());
+        assert!(killed.elapsed() < PATIENCE, "nobody is back");
+    }
+    pair.await_next(old);
+    // An MPA request frame (RFC 5044 §7.1.1) with CRCs, and nothing private.
+    let mut stream = connect();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(b"MPA ID Req Frame\x40\x01\0\0").unwrap();
+    let mut reply = [0; 16];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"MPA ID Rep Frame");
 }
 
 #[test]

@@ -2,8 +2,11 @@
 //!
 //! # Ownership
 //! The watcher holds [`HeldPorts`], and the server the very same sockets: one for each worker and address, since each
-//! socket has a queue of its own. systemd keeps them too, for the next watcher. Sockets of RDMA are the server's alone and go
-//! with it: a device's cannot be passed on.
+//! socket has a queue of its own. systemd keeps them too, for the next watcher. Software iWARP listens with such sockets as
+//! well. What listens on an RDMA device is the server's alone and goes with it: it cannot be handed to another process.
+//!
+//! # Ordering
+//! The watcher decides whether software serves RDMA, when it binds. The server follows: it has sockets for that or not.
 //!
 //! # Failure
 //! A connection that comes while no server is there waits in the queue of its socket. [`HeldPorts::shut`] refuses it, also when a
@@ -13,6 +16,8 @@ use crate::config::DsConfig;
 use crate::daemon;
 use crate::failure::{Outcome, cannot, failed};
 use crate::listeners::{self, Keeper};
+use crate::rdma;
+use crate::rdma_provider::ProviderChoice;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -24,31 +29,40 @@ use transport::tcp::Listener;
 struct Wanted {
     listen: Vec<SocketAddr>,
     workers: usize,
+    rdma_listen: Vec<SocketAddr>,
+    rdma_provider: ProviderChoice,
     metrics_listen: Vec<SocketAddr>,
 }
 
 /// The settings, under whose names systemd keeps sockets.
 const LISTEN: &str = "listen";
+const RDMA_LISTEN: &str = "rdma_listen";
 const METRICS_LISTEN: &str = "metrics_listen";
 
 impl Wanted {
-    /// For [`Keeper`].
-    fn groups(&self) -> [listeners::Wanted<'_>; 2] {
+    /// For [`Keeper`]. Those of RDMA come last: there are none where a device serves.
+    fn groups(&self, rdma_by_software: bool) -> Vec<listeners::Wanted<'_>> {
         let wanted = |key, addresses, count| listeners::Wanted {
             key,
             addresses,
             count,
         };
-        [
+        let mut groups = vec![
             wanted(LISTEN, &self.listen, self.workers),
             wanted(METRICS_LISTEN, &self.metrics_listen, 1),
-        ]
+        ];
+        if rdma_by_software {
+            groups.push(wanted(RDMA_LISTEN, &self.rdma_listen, self.workers));
+        }
+        groups
     }
 
     fn of(config: &DsConfig) -> Self {
         Self {
             listen: config.listen.clone(),
             workers: daemon::workers_count(config.workers),
+            rdma_listen: config.rdma_listen.clone(),
+            rdma_provider: config.rdma_provider,
             metrics_listen: config.metrics_listen.clone(),
         }
     }
@@ -58,7 +72,7 @@ impl Wanted {
 #[derive(Debug)]
 pub(super) struct HeldPorts {
     wanted: Wanted,
-    /// By address and worker, those of NFS first.
+    /// By address and worker, those of NFS first and those of RDMA last.
     sockets: Vec<TcpListener>,
 }
 
@@ -71,9 +85,11 @@ impl HeldPorts {
         passed: Vec<PassedFd>,
     ) -> Outcome<Self> {
         let wanted = Wanted::of(config);
-        let mut keeper = Keeper::new(manager.clone(), passed, &wanted.groups());
+        let by_software = rdma::is_by_software(config.rdma(), &config.rdma_listen)?;
+        let groups = wanted.groups(by_software);
+        let mut keeper = Keeper::new(manager.clone(), passed, &groups);
         let mut sockets = Vec::new();
-        for group in wanted.groups() {
+        for group in groups {
             let change = format!("change `{}` in {}", group.key, file.display());
             let bound = keeper.bind(group, &change)?;
             sockets.extend(bound.into_iter().flatten().map(Listener::into_socket));
@@ -100,8 +116,9 @@ impl HeldPorts {
     /// Ends the listening for every process that holds these sockets: connections are refused from now on.
     pub(super) fn shut(self, manager: &Manager) {
         self.sockets.iter().for_each(listeners::shut);
-        manager.forget(LISTEN);
-        manager.forget(METRICS_LISTEN);
+        for key in [LISTEN, METRICS_LISTEN, RDMA_LISTEN] {
+            manager.forget(key);
+        }
     }
 }
 
@@ -111,6 +128,8 @@ pub(crate) struct Ports {
     pub(crate) nfs: Vec<Vec<Listener>>,
     /// For metrics.
     pub(crate) metrics: Vec<Listener>,
+    /// For software iWARP; none where a device serves.
+    pub(crate) rdma: Vec<TcpListener>,
 }
 
 impl Ports {
@@ -118,11 +137,13 @@ impl Ports {
     pub(crate) fn adopt(sockets: Vec<OwnedFd>, config: &DsConfig) -> Outcome<Self> {
         let wanted = Wanted::of(config);
         let count = wanted.listen.len() * wanted.workers + wanted.metrics_listen.len();
-        if sockets.len() != count {
+        let of_rdma = wanted.rdma_listen.len() * wanted.workers;
+        if sockets.len() != count && sockets.len() != count + of_rdma {
             return Err(failed(
                 "the configuration changed while the data server started",
             ));
         }
+        let has_rdma = sockets.len() > count;
         let mut sockets = sockets.into_iter().map(TcpListener::from);
         let mut adopt = |addresses: &[SocketAddr], workers: usize| {
             let of_address = |address: &SocketAddr| {
@@ -137,7 +158,13 @@ impl Ports {
         };
         let nfs = adopt(&wanted.listen, wanted.workers)?;
         let metrics = adopt(&wanted.metrics_listen, 1)?;
+        let rdma = match has_rdma {
+            true => adopt(&wanted.rdma_listen, wanted.workers)?,
+            false => Vec::new(),
+        };
+        let rdma = rdma.into_iter().flatten().map(Listener::into_socket);
         Ok(Self {
+            rdma: rdma.collect(),
             nfs: listeners::by_worker(nfs, wanted.workers),
             metrics: metrics.into_iter().flatten().collect(),
         })
@@ -194,6 +221,27 @@ mod tests {
             assert_eq!(ips, ["127.0.0.1", "127.0.0.2"]);
         }
         assert_eq!((ports.nfs.len(), ports.metrics.len()), (2, 1));
+    }
+
+    #[test]
+    fn software_iwarp_has_a_socket_for_each_worker() {
+        let rdma = "rdma_listen = ['127.0.0.1:0']\nrdma_provider = 'iwarp'";
+        let config = config(&format!("listen = ['127.0.0.1:0']\n{rdma}"));
+        let held = hold(&config);
+        let ports = Ports::adopt(copies(&held), &config).expect("adopted");
+        let local = |socket: &TcpListener| socket.local_addr().expect("an address");
+        let ports: Vec<_> = ports.rdma.iter().map(local).collect();
+        assert_eq!(ports.len(), 2);
+        assert_eq!(ports[0], ports[1]);
+        assert!(held.addresses().contains(&ports[0]));
+        // Where a device serves, the watcher has none.
+        let others = copies(&held).into_iter().take(2).collect();
+        assert!(
+            Ports::adopt(others, &config)
+                .expect("adopted")
+                .rdma
+                .is_empty()
+        );
     }
 
     #[test]
