@@ -30,7 +30,7 @@ use parts::{
 
 use super::noted::{Fill, FillKey};
 use super::stream::{Head, Outcome, Owned};
-use crate::blocks::{read_blocks, sum_at};
+use crate::blocks::block_sums;
 use crate::calls::rows::take_rows;
 use crate::counts::count;
 use crate::ds::Ds;
@@ -65,8 +65,7 @@ pub(super) fn sums_of(
         Err(ObjectError::NotFound) => 0,
         Err(e) => return Err(e),
     };
-    let bytes = read_blocks(objects, id, (first, count.into()), false)?;
-    let blocks = (0..count.into()).map(|at| sum_at(&bytes, at)).collect();
+    let (blocks, _) = block_sums(objects, id, (first, count.into()), false)?;
     let end = first
         .saturating_add(u64::from(count))
         .saturating_mul(u64::from(BLOCK_BYTES));

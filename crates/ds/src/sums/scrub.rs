@@ -20,7 +20,7 @@ use server::Nfsd;
 use tokio::time::{Instant, sleep};
 
 use super::table::{CHUNK_BLOCKS, CHUNK_BYTES};
-use crate::blocks::{read_blocks, sum_at};
+use crate::blocks::block_sums;
 use crate::ds::Ds;
 use crate::fault::Fault;
 use crate::pace::Pace;
@@ -220,20 +220,20 @@ impl Ds {
         let summed = self.blocking(move |objects| {
             let size = objects.stat(id)?.size_bytes;
             let blocks = size.div_ceil(u64::from(BLOCK_BYTES)).saturating_sub(first);
-            let mut sums = Vec::new();
+            let (mut sums, mut read_bytes) = (Vec::new(), 0);
+            let blocks = blocks.min(CHUNK_BLOCKS);
             let mut at = 0;
-            while at < blocks.min(CHUNK_BLOCKS) {
+            while at < blocks {
                 let count = READ_BLOCKS.min(blocks - at);
-                let bytes = read_blocks(objects, id, (first + at, count), false)?;
-                sums.extend((0..count).map(|at| sum_at(&bytes, at)));
+                let (some, bytes) = block_sums(objects, id, (first + at, count), false)?;
+                sums.extend(some);
+                read_bytes += bytes;
                 at += count;
             }
-            sums.truncate(usize::try_from(CHUNK_BLOCKS).expect("small"));
-            Ok(sums)
+            Ok((sums, read_bytes))
         });
-        let sums: Vec<Block> = summed.await.map_err(Fault::Object)?;
-        let bytes = sums.len() as u64 * u64::from(BLOCK_BYTES);
-        self.sums.state.lock().bytes_read += bytes;
+        let (sums, read_bytes): (Vec<Block>, u64) = summed.await.map_err(Fault::Object)?;
+        self.sums.state.lock().bytes_read += read_bytes;
         let put = || self.index.put_sums(id, chunk, sums);
         Ok(self
             .sums
@@ -272,15 +272,16 @@ impl Ds {
         count: u64,
         from_disk: bool,
     ) -> Result<Vec<u64>, Fault> {
-        let read =
-            self.blocking(move |objects| read_blocks(objects, id, (first, count), from_disk));
-        let bytes = match read.await {
-            Ok(bytes) => Some(bytes),
+        let read = self.blocking(move |objects| block_sums(objects, id, (first, count), from_disk));
+        let found = match read.await {
+            Ok((found, read_bytes)) => {
+                self.sums.state.lock().bytes_read += read_bytes;
+                Some(found)
+            }
             // What the disk does not give back is damaged as well.
             Err(ObjectError::Io(_)) => None,
             Err(e) => return Err(Fault::Object(e)),
         };
-        self.sums.state.lock().bytes_read += bytes.as_ref().map_or(0, |b| b.len() as u64);
         // After the bytes: a change drops the sums before it changes a byte.
         let Some(sums) = self.index.sums(id, first / CHUNK_BLOCKS)? else {
             return Ok(Vec::new());
@@ -288,11 +289,10 @@ impl Ds {
         let fits = |at: &u64| {
             let index = usize::try_from((first + at) % CHUNK_BLOCKS).expect("small");
             let sum = sums.get(index);
-            sum.is_none_or(|sum| {
-                bytes
-                    .as_ref()
-                    .is_some_and(|bytes| sum_at(bytes, *at) == *sum)
-            })
+            let found = usize::try_from(*at)
+                .ok()
+                .and_then(|at| found.as_ref()?.get(at));
+            sum.is_none_or(|sum| found == Some(sum))
         };
         let misfits = (0..count).filter(|at| !fits(at)).map(|at| first + at);
         Ok(misfits.collect())
