@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::io;
 
 /// Why root was refused: what people look for first, and no status says.
-const ROOT_IS_SQUASHED: &str = "; the export squashes root: do it as the owner, or set squash = \"none\" in the [[export]] of this machine";
+const ROOT_IS_SQUASHED: &str = "; the export squashes root: do it as the owner, as admin:/PATH on the metadata server, or set squash = \"none\" in the [[export]] of this machine";
 
 /// A failed command. Its exit code is 1; wrong arguments have 2, as clap has.
 #[derive(Debug)]

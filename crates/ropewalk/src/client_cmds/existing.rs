@@ -216,7 +216,8 @@ impl<'a> Walk<'a> {
     async fn until_done(&mut self, place: &Place) -> Result<(), CliError> {
         let done = self.wait_for(place).await;
         self.passed();
-        self.failures.note(done)
+        let (bar, failures) = (self.bar.as_ref(), &mut self.failures);
+        beside(bar, || failures.note(done))
     }
 
     async fn wait_for(&mut self, place: &Place) -> Result<(), CliError> {
@@ -255,10 +256,21 @@ impl<'a> Walk<'a> {
     fn tell(&mut self, place: &Place, what: &str) -> Result<(), CliError> {
         let path = String::from_utf8_lossy(place.path()).into_owned();
         let done = !self.dry_run;
-        self.out.item(
-            || format!("{}: {what}", place.url),
-            || json!({ "path": path, "restriped": done }),
-        )
+        let told = || {
+            self.out.item(
+                || format!("{}: {what}", place.url),
+                || json!({ "path": path, "restriped": done }),
+            )
+        };
+        beside(self.bar.as_ref(), told)
+    }
+}
+
+/// Prints while the bar is away, if there is one.
+fn beside<T>(bar: Option<&ProgressBar>, print: impl FnOnce() -> T) -> T {
+    match bar {
+        Some(bar) => bar.suspend(print),
+        None => print(),
     }
 }
 
