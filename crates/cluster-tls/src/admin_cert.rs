@@ -127,7 +127,10 @@ impl AdminCert {
 
 /// A certificate of the operator's own with its key. The cluster does not check its signature.
 #[derive(Debug)]
-pub struct OwnCert(pub(crate) Arc<CertifiedKey>);
+pub struct OwnCert {
+    pub(crate) key: Arc<CertifiedKey>,
+    not_after_s: i64,
+}
 
 impl OwnCert {
     /// Reads two PEM files: the certificate with those that lead to its CA, and the key.
@@ -141,15 +144,31 @@ impl OwnCert {
             path: path.to_owned(),
             what,
         };
+        let none = || malformed(certificate, "its first certificate is none");
+        let not_after_s = chain.first().and_then(not_after_s).ok_or_else(none)?;
         let certified = CertifiedKey::from_der(chain, secret, &provider());
         let certified = certified.map_err(|error| match error {
             Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
                 let what = "is not the key of the first certificate in the other file";
                 malformed(key, what)
             }
-            Error::InvalidCertificate(_) => malformed(certificate, "its first certificate is none"),
+            Error::InvalidCertificate(_) => none(),
             other => ClusterTlsError::Tls(other),
         })?;
-        Ok(Self(Arc::new(certified)))
+        Ok(Self {
+            key: Arc::new(certified),
+            not_after_s,
+        })
     }
+
+    /// The last second in which it is valid (RFC 5280 §4.1.2.5), since 1970.
+    #[must_use]
+    pub const fn not_after_s(&self) -> i64 {
+        self.not_after_s
+    }
+}
+
+fn not_after_s(certificate: &CertificateDer<'_>) -> Option<i64> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    Some(parsed.validity().not_after.timestamp())
 }

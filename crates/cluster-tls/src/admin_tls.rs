@@ -34,7 +34,7 @@ pub fn admin_name() -> ServerName<'static> {
 #[derive(Debug)]
 pub struct AdminCerts {
     of_cluster: Arc<CertifiedKey>,
-    own: RwLock<Option<Arc<CertifiedKey>>>,
+    own: RwLock<Option<OwnCert>>,
 }
 
 impl AdminCerts {
@@ -51,18 +51,23 @@ impl AdminCerts {
 
     /// Shows another certificate of the operator's from the next handshake on, or none. Says whether it is another.
     pub fn set_own(&self, own: Option<OwnCert>) -> bool {
-        let own = own.map(|own| own.0);
-        let chain = |key: &Option<Arc<CertifiedKey>>| key.as_ref().map(|key| key.cert.clone());
+        let chain = |own: &Option<OwnCert>| own.as_ref().map(|own| own.key.cert.clone());
         let mut now = self.own.write();
         let is_another = chain(&now) != chain(&own);
         *now = own;
         is_another
     }
 
+    /// The last second in which the operator's certificate is valid, since 1970; `None` without one.
+    #[must_use]
+    pub fn own_not_after_s(&self) -> Option<i64> {
+        self.own.read().as_ref().map(OwnCert::not_after_s)
+    }
+
     fn for_name(&self, name: Option<&str>) -> Arc<CertifiedKey> {
         let own = self.own.read();
         let own = own.as_ref().filter(|_| name != Some(ADMIN_NAME));
-        Arc::clone(own.unwrap_or(&self.of_cluster))
+        Arc::clone(own.map_or(&self.of_cluster, |own| &own.key))
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::admin::{MdsPlace, Request, ask, mds_server};
 use crate::config::{self, DsConfig, MdsConfig};
-use crate::failure::{Outcome, cannot, failed};
+use crate::failure::{Outcome, cannot, failed, usage};
 use crate::out;
 use clap::{Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -80,7 +80,10 @@ pub(crate) fn run(command: &ConfigCommand) -> Outcome {
     match command {
         ConfigCommand::Check { file, role } => {
             match role_of(file, *role) {
-                ServerRole::Mds => drop(config::load::<MdsConfig>(file)?),
+                ServerRole::Mds => {
+                    let mds: MdsConfig = config::load(file)?;
+                    mds.own_cert().map_err(usage)?;
+                }
                 ServerRole::Ds => drop(config::load::<DsConfig>(file)?),
             }
             out::line(&format!("{} is a valid configuration", file.display()))

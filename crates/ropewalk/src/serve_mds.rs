@@ -76,6 +76,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Outcome {
     let passed = systemd::take_passed();
     let config: MdsConfig = config::load(&args.config)?;
     if args.check_config {
+        config.own_cert().map_err(usage)?;
         return out::line(&format!(
             "{} is a valid configuration",
             args.config.display()
@@ -129,6 +130,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig, passed: Vec<PassedFd>) -> 
         ca,
         config: config.clone(),
         live: Live::new(&nfsd, &context, &manager, certs.clone(), args, config),
+        certs: certs.clone(),
         rdma_provider,
         transport: serving.transport(),
         control: control_context,

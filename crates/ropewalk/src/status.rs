@@ -65,6 +65,8 @@ pub(crate) struct MdsStatus {
     pub advertise: Vec<SocketAddr>,
     /// Listeners for data servers.
     pub control_listen: Vec<SocketAddr>,
+    /// The last second in which the certificate of `admin_cert` is valid, since 1970, where there is one.
+    pub admin_cert_not_after: Option<i64>,
     /// Whether clients are reclaiming after a restart.
     pub in_grace: bool,
     /// Connections of clients.

@@ -142,6 +142,8 @@ fn the_operators_certificate_is_shown_to_all_but_those_who_pin_the_clusters_ca()
     shake(own.client(), name("mds.example.org"), &server).unwrap_err();
     assert!(certs.set_own(Some(own.load().unwrap())));
     assert!(!certs.set_own(Some(own.load().unwrap())));
+    // The first second of the year 4096, where rcgen ends what has no other end.
+    assert_eq!(certs.own_not_after_s(), Some(67090118400));
     shake(own.client(), name("mds.example.org"), &server).unwrap();
     shake(own.client(), name("elsewhere.example.org"), &server).unwrap_err();
     shake(pinned(&ca), admin_name(), &server).unwrap();
@@ -149,6 +151,7 @@ fn the_operators_certificate_is_shown_to_all_but_those_who_pin_the_clusters_ca()
     assert!(certs.set_own(Some(next.load().unwrap())));
     shake(next.client(), name("mds.example.org"), &server).unwrap();
     assert!(certs.set_own(None));
+    assert_eq!(certs.own_not_after_s(), None);
     shake(next.client(), name("mds.example.org"), &server).unwrap_err();
     shake(pinned(&ca), name("mds.example.org"), &server).unwrap();
 }

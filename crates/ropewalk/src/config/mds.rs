@@ -18,6 +18,7 @@ use crate::times::Length;
 use ::fs::FOREIGN_POOL_MAX;
 use ::server::exports::{Atime, ClientRule, EXPORT_RULES_MAX, ExportRule, Exports, Squash};
 use bytesize::ByteSize;
+use cluster_tls::OwnCert;
 use namespace::INLINE_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -273,6 +274,22 @@ fn need_admin_names(names: &[String]) -> Result<(), ConfigError> {
         false => Err(wrong(format!(
             "`admin_names` must be at most {ADMIN_NAMES_MAX} host names or addresses, none below .ropewalk"
         ))),
+    }
+}
+
+impl MdsConfig {
+    /// The operator's certificate of the API, as its files are now.
+    ///
+    /// # Errors
+    /// One sentence: what is wrong with the files.
+    pub(crate) fn own_cert(&self) -> Result<Option<OwnCert>, String> {
+        let (Some(cert), Some(key)) = (&self.admin_cert, &self.admin_key) else {
+            return Ok(None);
+        };
+        let loaded = OwnCert::load(cert, key);
+        loaded
+            .map(Some)
+            .map_err(|e| format!("`admin_cert`, `admin_key`: {e}"))
     }
 }
 

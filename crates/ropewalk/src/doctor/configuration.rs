@@ -4,11 +4,15 @@ use super::installed::{Installed, Unusable};
 use super::row::{Row, Verdict};
 use super::server::{Running, server_user};
 use crate::account::{Account, Wanted};
+use crate::status::duration;
+use crate::status::health::CERT_DAYS_MIN;
+use crate::times::now_s;
 use std::path::Path;
 
 /// The name of its first row.
 pub(super) const CHECK: &str = "configuration";
 const TOKEN: &str = "join token";
+const CERTIFICATE: &str = "certificate";
 
 /// The file, and the token that it names.
 pub(super) fn check(installed: &Installed, running: &Running) -> Vec<Row> {
@@ -39,7 +43,9 @@ pub(super) fn check(installed: &Installed, running: &Running) -> Vec<Row> {
     let closed = closed(CHECK, file, user.as_ref());
     let first = closed.map_or(valid, |row| Row { verdict, ..row });
     let token = token(installed, running, user.as_ref());
-    [first].into_iter().chain(token).collect()
+    let certificate = certificate(installed, user.as_ref(), now_s());
+    let rows = [first].into_iter().chain(token);
+    rows.chain(certificate).collect()
 }
 
 /// A file that the server's user may not read: root, who runs this, may.
@@ -80,6 +86,33 @@ fn token(installed: &Installed, running: &Running, user: Option<&Account>) -> Op
         format!("{why}: a server that has not joined cannot start"),
         "let the server's user read it, or take `join_token_file` away once the server has joined",
     ))
+}
+
+/// The operator's certificate of the API. Files that are wrong keep the server from starting, and from a reload.
+fn certificate(installed: &Installed, user: Option<&Account>, now_s: i64) -> Option<Row> {
+    let mds = installed.mds()?;
+    for file in [&mds.admin_cert, &mds.admin_key].into_iter().flatten() {
+        if let Some(row) = closed(CERTIFICATE, file, user) {
+            return Some(row);
+        }
+    }
+    let left_s = match mds.own_cert() {
+        Ok(own) => own?.not_after_s().saturating_sub(now_s),
+        Err(why) => {
+            let action = "name a certificate and its key, both PEM; the server's user owns the key, mode 600";
+            return Some(Row::failed(CERTIFICATE, why, action));
+        }
+    };
+    let says = match u64::try_from(left_s) {
+        Ok(left) => format!("that of `admin_cert` expires in {}", duration(left)),
+        Err(_) => "that of `admin_cert` has expired".to_owned(),
+    };
+    let is_late = left_s < CERT_DAYS_MIN * 24 * 3600;
+    let action = "put a new one in its place, then run `ropewalk reload`";
+    Some(match is_late {
+        true => Row::warning(CERTIFICATE, says, action),
+        false => Row::ok(CERTIFICATE, says),
+    })
 }
 
 #[cfg(test)]
@@ -154,5 +187,41 @@ mod tests {
         let own = rustix::process::geteuid().as_raw();
         assert_eq!(closed(CHECK, &file, Some(&user(own))), None);
         assert_eq!(closed(CHECK, &file, None), None);
+    }
+
+    #[test]
+    fn a_certificate_that_ends_soon_or_cannot_be_used_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let (cert, key) = (path("cert"), path("key"));
+        let made = rcgen::KeyPair::generate().unwrap();
+        std::fs::write(&key, made.serialize_pem()).unwrap();
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let mut params = rcgen::CertificateParams::new(["mds.example.org".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(2030, 1, 1);
+        std::fs::write(&cert, params.self_signed(&made).unwrap().pem()).unwrap();
+        let (cert, key) = (cert.display(), key.display());
+        let text = format!("state_dir = '/s'\nadmin_cert = '{cert}'\nadmin_key = '{key}'");
+        std::fs::write(path("mds.toml"), text).unwrap();
+        let installed = Installed::of_file(&path("mds.toml"));
+        let row = |now_s| certificate(&installed, None, now_s).expect("a row");
+        const END_S: i64 = 1_893_456_000;
+        const DAYS_S: i64 = CERT_DAYS_MIN * 24 * 3600;
+        for (now_s, verdict, says) in [
+            (END_S - DAYS_S, Verdict::Ok, "expires in 14 d"),
+            (END_S - DAYS_S + 1, Verdict::Warning, "expires in 13 d"),
+            (END_S + 1, Verdict::Warning, "has expired"),
+        ] {
+            let row = row(now_s);
+            assert_eq!(row.verdict, verdict, "{row:?}");
+            assert!(row.says.contains(says), "{row:?}");
+        }
+        std::fs::remove_file(path("key")).unwrap();
+        let row = row(END_S);
+        assert_eq!(row.verdict, Verdict::Failed);
+        assert!(
+            row.says.starts_with("`admin_cert`, `admin_key`: "),
+            "{row:?}"
+        );
     }
 }

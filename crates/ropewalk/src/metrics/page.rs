@@ -23,7 +23,8 @@ const REFUSED_PREFIX: &str = "refused_";
 /// Names in the transport's counters of connections that ended, by reason.
 const CLOSED_PREFIX: &str = "closed_";
 /// Names among the counters of a server and of its transport that go up and down.
-const GAUGES: [&str; 21] = [
+const GAUGES: [&str; 22] = [
+    "admin_certificate_expiry_timestamp_seconds",
     "event_streams",
     "tunnels",
     "damaged_blocks",
@@ -454,6 +455,9 @@ fn help_of(name: &str) -> &'static str {
 /// The same of the administration API.
 fn help_of_api(name: &str) -> &'static str {
     match name {
+        "admin_certificate_expiry_timestamp_seconds" => {
+            "When the certificate of admin_cert ends; 0 without one"
+        }
         "event_streams" => "Streams of the API that somebody follows",
         "tunnels" => "Tunnels of administrators that are open",
         "tunnels_opened" => "Tunnels that were opened",

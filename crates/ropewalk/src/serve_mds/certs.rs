@@ -6,7 +6,7 @@
 
 use crate::config::MdsConfig;
 use crate::failure::{Outcome, cannot, failed};
-use cluster_tls::{AdminCert, AdminCerts, ClusterCa, OwnCert};
+use cluster_tls::{AdminCert, AdminCerts, ClusterCa};
 use std::path::Path;
 use std::sync::Arc;
 use transport::tcp::Listener;
@@ -28,7 +28,7 @@ pub(super) fn open(
     if listeners.is_empty() {
         return Ok(None);
     }
-    let own = own(config).map_err(failed)?;
+    let own = config.own_cert().map_err(failed)?;
     let mut names = config.admin_names.clone();
     for listener in listeners {
         let ip = listener.local_addr().map_err(cannot(what))?.ip();
@@ -60,16 +60,4 @@ fn of_cluster(
         );
     }
     Ok(made)
-}
-
-/// The certificate that the configuration names, as its files are now.
-///
-/// # Errors
-/// One sentence: what is wrong with the files.
-pub(super) fn own(config: &MdsConfig) -> Result<Option<OwnCert>, String> {
-    let (Some(cert), Some(key)) = (&config.admin_cert, &config.admin_key) else {
-        return Ok(None);
-    };
-    let loaded = OwnCert::load(cert, key).map_err(|e| format!("`admin_cert`, `admin_key`: {e}"));
-    loaded.map(Some)
 }

@@ -6,7 +6,6 @@
 //! # Failure
 //! A file with an error changes nothing.
 
-use super::certs;
 use crate::cli::DaemonArgs;
 use crate::config::{self, MdsConfig};
 use crate::daemon;
@@ -111,7 +110,7 @@ pub(super) fn on_hangup(mut hangup: Signal, live: Arc<Live>) {
 
 fn check(live: &Live) -> Result<Reloaded, String> {
     let new: MdsConfig = config::load(&live.path).map_err(|e| e.to_string())?;
-    certs::own(&new)?;
+    new.own_cert()?;
     reload::compare(&*live.current.lock(), &new, &LIVE_KEYS)
 }
 
@@ -119,7 +118,7 @@ fn take(live: &Live) -> Result<Reloaded, String> {
     let mut current = live.current.lock();
     let new: MdsConfig = config::load(&live.path).map_err(|e| e.to_string())?;
     let exports = new.export_list().map_err(|e| e.to_string())?;
-    let own_cert = certs::own(&new)?;
+    let own_cert = new.own_cert()?;
     let mut told = reload::compare(&*current, &new, &LIVE_KEYS)?;
     logging::set_log(new.log.as_deref())?;
     let mds = live.nfsd.role();

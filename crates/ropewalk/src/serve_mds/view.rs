@@ -18,7 +18,7 @@ use ::cluster::{Cluster, KeyState, ServerState, add_token, expel, expel_spare, w
 use ::fs::{
     Fs, FsStatus, NamedFile, REMOVALS_COUNTED_MAX, file_paths, lost_files, removals_waiting,
 };
-use cluster_tls::{ClusterCa, JoinToken};
+use cluster_tls::{AdminCerts, ClusterCa, JoinToken};
 use control::JoinSecret;
 use mds::Mds;
 use namespace::{Cred, FileId, Op, PAGE_MAX, Time};
@@ -47,6 +47,8 @@ pub(super) struct View {
     /// As it was at the start.
     pub(super) config: MdsConfig,
     pub(super) live: Arc<Live>,
+    /// What the API shows, where it listens.
+    pub(super) certs: Option<Arc<AdminCerts>>,
     pub(super) transport: TransportView,
     pub(super) control: Context,
     pub(super) started: Instant,
@@ -135,6 +137,10 @@ impl View {
         keys.iter().map(row).collect()
     }
 
+    fn cert_not_after_s(&self) -> Option<i64> {
+        self.certs.as_ref()?.own_not_after_s()
+    }
+
     fn counters(&self, status: &FsStatus, reply_cache_bytes: u64) -> BTreeMap<String, u64> {
         let delegations = self.fs().delegation_counts();
         let counters = self.nfsd.counters();
@@ -145,7 +151,11 @@ impl View {
         let members = servers().filter(|s| s.state != ServerState::Expelled);
         let scrubbed_at = members.map(|s| s.scrub.scrubbed_at).min().unwrap_or(0);
         let scrubbed_at = u64::try_from(scrubbed_at).unwrap_or(0);
+        // Zero says that there is none.
+        let cert_until = self.cert_not_after_s().unwrap_or(0);
+        let cert_until = u64::try_from(cert_until).unwrap_or(0);
         let named = [
+            ("admin_certificate_expiry_timestamp_seconds", cert_until),
             ("places_replicated", places.replicated),
             ("places_under_replicated", places.under_replicated),
             ("places_filling", places.filling),
@@ -207,6 +217,7 @@ impl View {
             rdma_provider: self.rdma_provider.map(str::to_owned),
             advertise: self.config.advertised().to_vec(),
             control_listen: self.config.control_listen.clone(),
+            admin_cert_not_after: self.cert_not_after_s(),
             connections: self.transport.connections(),
             rdma_busiest: self.transport.rdma_busiest(),
             in_grace,

@@ -24,6 +24,8 @@ const FREE_PERCENT_MIN: u64 = 10;
 const LAG_MS_MAX: u32 = 10_000;
 /// Failed TLS handshakes between two readings that are nobody's mistake in typing.
 const HANDSHAKES_FAILED_MAX: u64 = 5;
+/// A certificate that ends sooner should have been renewed.
+pub(crate) const CERT_DAYS_MIN: i64 = 14;
 /// Grace that has not ended by then waits for some client.
 const GRACE_SECONDS_MAX: u64 = 300;
 
@@ -110,6 +112,7 @@ impl Health {
         lags(&mut found, &mds.lags);
         foreign_servers(&mut found, mds);
         clients(&mut found, mds);
+        certificate(&mut found, mds, now_s);
         if let Some(earlier) = earlier {
             connections(&mut found, mds, earlier);
         }
@@ -296,6 +299,28 @@ fn clients(found: &mut Found, mds: &MdsStatus) {
             "Wait for it, or bring back the data servers that are away.",
         );
     }
+}
+
+/// The certificate that browsers see.
+fn certificate(found: &mut Found, mds: &MdsStatus, now_s: i64) {
+    let Some(left_s) = mds
+        .admin_cert_not_after
+        .map(|end| end.saturating_sub(now_s))
+    else {
+        return;
+    };
+    if left_s >= CERT_DAYS_MIN * 24 * 3600 {
+        return;
+    }
+    let text = match u64::try_from(left_s) {
+        Ok(left) => format!(
+            "the certificate of `admin_cert` expires in {}",
+            duration(left)
+        ),
+        Err(_) => "the certificate of `admin_cert` has expired: browsers refuse the API".to_owned(),
+    };
+    let action = "Put a new one in its place, then run `ropewalk reload`.";
+    found.yellow(text, action);
 }
 
 /// Counts that have grown since `earlier`.

@@ -257,6 +257,21 @@ fn room_disks_and_scrubs() {
         ),
         (|mds| mds.data_servers[0].scrub.scrubbed_at = 0, Green, ""),
         (
+            |mds| mds.admin_cert_not_after = Some(NOW_S + 14 * DAY_S),
+            Green,
+            "",
+        ),
+        (
+            |mds| mds.admin_cert_not_after = Some(NOW_S + 14 * DAY_S - 1),
+            Yellow,
+            "`admin_cert` expires in",
+        ),
+        (
+            |mds| mds.admin_cert_not_after = Some(NOW_S - 1),
+            Yellow,
+            "`admin_cert` has expired",
+        ),
+        (
             |mds| mds.lags[0].oldest_ms = 10_001,
             Yellow,
             "data server 2 is 10.0 s behind data server 1",
@@ -403,6 +418,7 @@ fn thresholds_are_those_of_the_alert_rules() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let rules = std::fs::read_to_string(root.join("packaging/monitoring/rules.yml")).unwrap();
     let scrub = format!("> {} * 86400", own::SCRUB_DAYS_MAX);
+    let cert = format!("< {CERT_DAYS_MIN} * 86400");
     let part = FREE_PERCENT_MIN as f64 / 100.0;
     for rule in [
         format!("ropewalk_data_server_free_bytes < {part} *"),
@@ -410,6 +426,7 @@ fn thresholds_are_those_of_the_alert_rules() {
         format!("ropewalk_lag_seconds > {}", LAG_MS_MAX / 1000),
         format!("[15m]) > {HANDSHAKES_FAILED_MAX}"),
         scrub,
+        cert,
     ] {
         assert!(rules.contains(&rule), "no alert rule has {rule:?}");
     }
