@@ -15,11 +15,9 @@ pub mod mpa;
 pub mod rdmap;
 mod term;
 
-mod adopted;
 mod endpoint;
 mod setup;
 mod watch;
 
-pub use adopted::AdoptedIwarp;
 pub use setup::{Framing, Iwarp};
 pub use watch::Owed;

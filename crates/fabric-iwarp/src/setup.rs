@@ -14,6 +14,7 @@ use futures_util::stream::FuturesUnordered;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -46,8 +47,16 @@ pub enum Framing {
 }
 
 /// Software iWARP over TCP.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Iwarp {
+    way: Way,
+    /// Those that listen already, and that no listener has yet.
+    sockets: Arc<Mutex<Vec<std::net::TcpListener>>>,
+}
+
+/// How connections are made.
+#[derive(Debug, Clone, Copy, Default)]
+struct Way {
     framing: Framing,
     /// `None`: the kernel chooses.
     local: Option<IpAddr>,
@@ -58,18 +67,39 @@ impl Iwarp {
     #[must_use]
     pub fn new(framing: Framing) -> Self {
         Self {
-            framing,
-            local: None,
+            way: Way {
+                framing,
+                local: None,
+            },
+            sockets: Arc::default(),
         }
     }
 
     /// The same, that connects from this address of the machine.
     #[must_use]
     pub const fn connecting_from(mut self, local: IpAddr) -> Self {
-        self.local = Some(local);
+        self.way.local = Some(local);
         self
     }
 
+    /// The same, that takes these sockets for the addresses that they have. They must listen, and another process may hold them
+    /// too: a peer that connects while no process serves waits in the queue of a socket. Each address should have as many as
+    /// listeners will be asked for. Further listeners bind sockets of their own.
+    #[must_use]
+    pub fn listening_with(mut self, sockets: Vec<std::net::TcpListener>) -> Self {
+        self.sockets = Arc::new(Mutex::new(sockets));
+        self
+    }
+
+    fn take(&self, address: SocketAddr) -> Option<std::net::TcpListener> {
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_there = |s: &std::net::TcpListener| s.local_addr().is_ok_and(|at| at == address);
+        let at = sockets.iter().position(is_there)?;
+        Some(sockets.swap_remove(at))
+    }
+}
+
+impl Way {
     async fn open(self, address: SocketAddr) -> io::Result<TcpStream> {
         let Some(local) = self.local else {
             return TcpStream::connect(address).await;
@@ -180,7 +210,7 @@ async fn in_time<T>(
 }
 
 async fn connect(
-    iwarp: Iwarp,
+    way: Way,
     address: SocketAddr,
     config: EndpointConfig,
     private_data: Bytes,
@@ -191,7 +221,7 @@ async fn connect(
         return Err(ConnectError::TooMuch);
     }
     let wish = wish(&config);
-    let asked = ask(iwarp, address, &mpa::request(wish, &private_data)).await;
+    let asked = ask(way, address, &mpa::request(wish, &private_data)).await;
     let (stream, reply, conclusion) = match asked {
         Ok((stream, reply)) if reply.revision > 1 => {
             let conclusion = mpa::conclude(wish, &reply);
@@ -202,7 +232,7 @@ async fn connect(
         Ok(_) | Err(_) => {
             tracing::debug!("{address} is asked again with MPA revision 1");
             let request = mpa::plain_request(wish, &private_data);
-            let (stream, reply) = ask(iwarp, address, &request).await?;
+            let (stream, reply) = ask(way, address, &request).await?;
             let conclusion = mpa::conclude_plain(wish, &reply);
             (stream, reply, conclusion)
         }
@@ -214,7 +244,7 @@ async fn connect(
     }
     match conclusion {
         Ok(agreed) => {
-            let machine = iwarp.machine(&stream, config, agreed, true)?;
+            let machine = way.machine(&stream, config, agreed, true)?;
             let private_data = reply.private_data.into();
             let receives = Receives::Own(receives);
             connected(stream, address, machine, receives, private_data)
@@ -227,7 +257,7 @@ async fn connect(
                 crc: wish.crc || reply.crc,
                 rtr: mpa::Rtr::None,
             };
-            let mut machine = iwarp.machine(&stream, config, agreed, true)?;
+            let mut machine = way.machine(&stream, config, agreed, true)?;
             machine.terminate(term);
             see_out(stream, machine.last_words());
             Err(ConnectError::Protocol("no read depths or RTR in common"))
@@ -237,11 +267,11 @@ async fn connect(
 
 /// Opens a TCP connection and hears what the peer says to this request.
 async fn ask(
-    iwarp: Iwarp,
+    way: Way,
     address: SocketAddr,
     request: &Setup,
 ) -> Result<(TcpStream, Setup), ConnectError> {
-    let mut stream = iwarp.open(address).await?;
+    let mut stream = way.open(address).await?;
     tune(&stream)?;
     write_setup(&mut stream, request).await?;
     let reply = read_setup(&mut stream, true).await?;
@@ -292,10 +322,10 @@ impl Fabric for Iwarp {
     }
 
     fn listen(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {
-        let iwarp = *self;
+        let (way, taken) = (self.way, self.take(address));
         Box::pin(async move {
-            let listener: Box<dyn Listener> =
-                Box::new(IwarpListener::adopt(iwarp, bind(address)?)?);
+            let socket = taken.map_or_else(|| bind(address), Ok)?;
+            let listener: Box<dyn Listener> = Box::new(IwarpListener::adopt(way, socket)?);
             Ok(listener)
         })
     }
@@ -307,7 +337,7 @@ impl Fabric for Iwarp {
         private_data: Bytes,
         receives: Vec<Receive>,
     ) -> BoxFuture<'_, Result<Connected, ConnectError>> {
-        let step = connect(*self, address, config, private_data, receives);
+        let step = connect(self.way, address, config, private_data, receives);
         Box::pin(in_time(step))
     }
 }
@@ -325,8 +355,8 @@ fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-pub(crate) struct IwarpListener {
-    iwarp: Iwarp,
+struct IwarpListener {
+    way: Way,
     listener: TcpListener,
     local: SocketAddr,
     /// Peers of which the request is not complete.
@@ -335,12 +365,12 @@ pub(crate) struct IwarpListener {
 
 impl IwarpListener {
     /// With a socket that listens.
-    pub(crate) fn adopt(iwarp: Iwarp, socket: std::net::TcpListener) -> io::Result<Self> {
+    fn adopt(way: Way, socket: std::net::TcpListener) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let listener = TcpListener::from_std(socket)?;
         let local = listener.local_addr()?;
         Ok(Self {
-            iwarp,
+            way,
             listener,
             local,
             setups: FuturesUnordered::new(),
@@ -353,8 +383,8 @@ impl IwarpListener {
                 accepted = self.listener.accept(), if self.setups.len() < SETUPS_MAX => {
                     match accepted {
                         Ok((stream, peer)) => {
-                            let iwarp = self.iwarp;
-                            self.setups.push(Box::pin(in_time(greet(iwarp, stream, peer))));
+                            let way = self.way;
+                            self.setups.push(Box::pin(in_time(greet(way, stream, peer))));
                         }
                         // The peer gave up while it waited.
                         Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -384,7 +414,7 @@ impl Listener for IwarpListener {
 }
 
 async fn greet(
-    iwarp: Iwarp,
+    way: Way,
     mut stream: TcpStream,
     peer: SocketAddr,
 ) -> Result<IwarpIncoming, ConnectError> {
@@ -398,7 +428,7 @@ async fn greet(
     }
     let private_data = std::mem::take(&mut request.private_data).into();
     Ok(IwarpIncoming {
-        iwarp,
+        way,
         stream: Some(stream),
         peer,
         request,
@@ -407,7 +437,7 @@ async fn greet(
 }
 
 struct IwarpIncoming {
-    iwarp: Iwarp,
+    way: Way,
     /// `None` once the peer has its answer.
     stream: Option<TcpStream>,
     peer: SocketAddr,
@@ -430,7 +460,7 @@ impl IwarpIncoming {
         let (reply, agreed) = mpa::respond(&self.request, wish(&config), &private_data)
             .map_err(ConnectError::Protocol)?;
         let mut stream = self.stream.take().expect("it was not answered before");
-        let machine = self.iwarp.machine(&stream, config, agreed, false)?;
+        let machine = self.way.machine(&stream, config, agreed, false)?;
         write_setup(&mut stream, &reply).await?;
         let private_data = std::mem::take(&mut self.private_data);
         connected(stream, self.peer, machine, receives, private_data)

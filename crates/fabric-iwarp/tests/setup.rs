@@ -10,10 +10,10 @@ use fabric::{
     Receive, Stall, WorkStatus,
 };
 use rig::frame;
+use ropewalk_fabric_iwarp::Iwarp;
 use ropewalk_fabric_iwarp::ddp::{Place, SegmentHeader};
 use ropewalk_fabric_iwarp::mpa::{Enhanced, Setup};
 use ropewalk_fabric_iwarp::rdmap::{Opcode, Term};
-use ropewalk_fabric_iwarp::{AdoptedIwarp, Iwarp};
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::task::Poll;
@@ -109,7 +109,7 @@ async fn adopted_sockets_serve_those_that_came_before() {
     let address = socket.local_addr().unwrap();
     let held = socket.try_clone().unwrap();
     let mut early = TcpStream::connect(address).await.unwrap();
-    let fabric = AdoptedIwarp::new(Iwarp::default(), vec![socket]);
+    let fabric = Iwarp::default().listening_with(vec![socket]);
     let mut listener = fabric.listen(address).await.unwrap();
     assert_eq!(listener.local(), address);
     said(&mut early, &setup(false, 1, None)).await;

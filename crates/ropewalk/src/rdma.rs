@@ -5,7 +5,7 @@ use crate::failure::{Outcome, cannot, failed};
 use crate::listeners;
 use crate::rdma_provider::ProviderChoice;
 use bytesize::ByteSize;
-use fabric_iwarp::{AdoptedIwarp, Iwarp};
+use fabric_iwarp::Iwarp;
 use fabric_verbs::Verbs;
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
@@ -147,7 +147,7 @@ impl RdmaListen {
             let locals: BTreeSet<_> = locals
                 .collect::<Result<_, _>>()
                 .map_err(cannot("use a listening socket"))?;
-            let fabric = AdoptedIwarp::new(Iwarp::default(), sockets);
+            let fabric = Iwarp::default().listening_with(sockets);
             let rdma = Rdma::new(Arc::new(fabric), config);
             let why = "its sockets outlive this process".to_owned();
             (rdma, locals.into_iter().collect(), why)
