@@ -8,7 +8,8 @@ use parts::{BLOCK_BYTES, Block};
 use std::sync::LazyLock;
 use xxhash_rust::xxh3::xxh3_128;
 
-static SUM_OF_ZEROS: LazyLock<Block> = LazyLock::new(|| sum_of(&[]));
+/// The sum of a block in a hole.
+pub(crate) static SUM_OF_ZEROS: LazyLock<Block> = LazyLock::new(|| sum_of(&[]));
 
 /// Bytes of blocks, as they lie on the disk if `from_disk`; none beyond the end of the object. An object that is not there has none.
 pub(crate) fn read_blocks(
@@ -55,15 +56,16 @@ pub(crate) fn block_sums(
         let Some(data) = seek(at.saturating_mul(block), Content::Data)? else {
             break;
         };
-        let from = (data / block).min(end);
+        let from = data / block;
+        if from >= end {
+            break;
+        }
         zeros_until(&mut sums, from);
         let hole = seek(data, Content::Hole)?.unwrap_or(u64::MAX);
-        at = hole.div_ceil(block).max(from + 1).min(end);
-        if from < at {
-            let bytes = read_blocks(objects, id, (from, at - from), from_disk)?;
-            read_bytes += bytes.len() as u64;
-            sums.extend((0..at - from).map(|at| sum_at(&bytes, at)));
-        }
+        at = hole.div_ceil(block).clamp(from + 1, end);
+        let bytes = read_blocks(objects, id, (from, at - from), from_disk)?;
+        read_bytes += bytes.len() as u64;
+        sums.extend((0..at - from).map(|at| sum_at(&bytes, at)));
     }
     zeros_until(&mut sums, end);
     Ok((sums, read_bytes))

@@ -35,7 +35,7 @@ use xdr::{Encode, Encoder};
 use super::fill::sums_of;
 use super::received::{Conn, turn};
 use crate::apply::Change;
-use crate::blocks::sum_of;
+use crate::blocks::SUM_OF_ZEROS;
 use crate::ds::Ds;
 use crate::fault::Fault;
 use crate::own_stripes::Own;
@@ -401,7 +401,7 @@ async fn look(ds: &Ds, part: Part, first: u64, count: u32) -> Result<PassOk, Sta
     if !is_there.map_err(|fault| noted(ds, part.id, &fault))? {
         return Ok(PassOk {
             next_data: u64::MAX,
-            blocks: vec![sum_of(&[]); count as usize].into(),
+            blocks: vec![*SUM_OF_ZEROS; count as usize].into(),
             ..PassOk::default()
         });
     }
