@@ -4,8 +4,7 @@ use super::installed::{Installed, Unusable};
 use super::row::{Row, Verdict};
 use super::server::{Running, server_user};
 use crate::account::{Account, Wanted};
-use crate::status::duration;
-use crate::status::health::CERT_DAYS_MIN;
+use crate::status::health::{cert_ends, is_cert_late};
 use crate::times::now_s;
 use std::path::Path;
 
@@ -103,13 +102,9 @@ fn certificate(installed: &Installed, user: Option<&Account>, now_s: i64) -> Opt
             return Some(Row::failed(CERTIFICATE, why, action));
         }
     };
-    let says = match u64::try_from(left_s) {
-        Ok(left) => format!("that of `admin_cert` expires in {}", duration(left)),
-        Err(_) => "that of `admin_cert` has expired".to_owned(),
-    };
-    let is_late = left_s < CERT_DAYS_MIN * 24 * 3600;
+    let says = format!("that of `admin_cert` {}", cert_ends(left_s));
     let action = "put a new one in its place, then run `ropewalk reload`";
-    Some(match is_late {
+    Some(match is_cert_late(left_s) {
         true => Row::warning(CERTIFICATE, says, action),
         false => Row::ok(CERTIFICATE, says),
     })
@@ -120,6 +115,7 @@ mod tests {
     //! Goal: what is wrong with a file is said as `config check` says it, and a missing token before a server starts.
     use super::*;
     use crate::status::ServerStatus;
+    use crate::status::health::CERT_DAYS_MIN;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]

@@ -301,6 +301,19 @@ fn clients(found: &mut Found, mds: &MdsStatus) {
     }
 }
 
+/// Whether a certificate should have been renewed that is valid for so long, in seconds.
+pub(crate) const fn is_cert_late(left_s: i64) -> bool {
+    left_s < CERT_DAYS_MIN * 24 * 3600
+}
+
+/// When a certificate ends that is valid for so long, in seconds.
+pub(crate) fn cert_ends(left_s: i64) -> String {
+    match u64::try_from(left_s) {
+        Ok(left) => format!("expires in {}", duration(left)),
+        Err(_) => "has expired".to_owned(),
+    }
+}
+
 /// The certificate that browsers see.
 fn certificate(found: &mut Found, mds: &MdsStatus, now_s: i64) {
     let Some(left_s) = mds
@@ -309,16 +322,17 @@ fn certificate(found: &mut Found, mds: &MdsStatus, now_s: i64) {
     else {
         return;
     };
-    if left_s >= CERT_DAYS_MIN * 24 * 3600 {
+    if !is_cert_late(left_s) {
         return;
     }
-    let text = match u64::try_from(left_s) {
-        Ok(left) => format!(
-            "the certificate of `admin_cert` expires in {}",
-            duration(left)
-        ),
-        Err(_) => "the certificate of `admin_cert` has expired: browsers refuse the API".to_owned(),
+    let more = match left_s < 0 {
+        true => ": browsers refuse the API",
+        false => "",
     };
+    let text = format!(
+        "the certificate of `admin_cert` {}{more}",
+        cert_ends(left_s)
+    );
     let action = "Put a new one in its place, then run `ropewalk reload`.";
     found.yellow(text, action);
 }
