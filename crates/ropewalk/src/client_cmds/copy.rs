@@ -1,6 +1,7 @@
 //! Copying the bytes of one file: many chunks in flight, each read and then written by itself.
 
 use super::error::{CliError, CopyError, complain};
+use super::output;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -75,10 +76,7 @@ impl Shared {
 
     /// Prints to standard error without disturbing the bar.
     pub(crate) fn complain(&self, e: &CliError) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| complain(e)),
-            None => complain(e),
-        }
+        output::beside(self.bar.as_ref(), || complain(e));
     }
 
     /// Takes the bar away.

@@ -5,7 +5,7 @@
 //! The first SIGINT or SIGTERM ends the walk when the files that are under way have ended, the second at once.
 
 use super::error::Failures;
-use super::output::Listing;
+use super::output::{self, Listing};
 use super::remote::{Place, Stop};
 use super::wanted::{WantedLayout, XATTR, word};
 use super::{CliError, show};
@@ -217,7 +217,7 @@ impl<'a> Walk<'a> {
         let done = self.wait_for(place).await;
         self.passed();
         let (bar, failures) = (self.bar.as_ref(), &mut self.failures);
-        beside(bar, || failures.note(done))
+        output::beside(bar, || failures.note(done))
     }
 
     async fn wait_for(&mut self, place: &Place) -> Result<(), CliError> {
@@ -262,15 +262,7 @@ impl<'a> Walk<'a> {
                 || json!({ "path": path, "restriped": done }),
             )
         };
-        beside(self.bar.as_ref(), told)
-    }
-}
-
-/// Prints while the bar is away, if there is one.
-fn beside<T>(bar: Option<&ProgressBar>, print: impl FnOnce() -> T) -> T {
-    match bar {
-        Some(bar) => bar.suspend(print),
-        None => print(),
+        output::beside(self.bar.as_ref(), told)
     }
 }
 

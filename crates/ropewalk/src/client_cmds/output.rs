@@ -1,12 +1,21 @@
 //! Standard output of client commands: lines, and a list of JSON objects that begins before its end is known.
 
 use super::error::CliError;
+use indicatif::ProgressBar;
 use serde_json::Value;
 use std::io::Write;
 
 /// Prints a line.
 pub(crate) fn line(text: &str) -> Result<(), CliError> {
     write(format_args!("{text}\n"))
+}
+
+/// Prints while the bar is away, if there is one.
+pub(crate) fn beside<T>(bar: Option<&ProgressBar>, print: impl FnOnce() -> T) -> T {
+    match bar {
+        Some(bar) => bar.suspend(print),
+        None => print(),
+    }
 }
 
 fn write(text: std::fmt::Arguments<'_>) -> Result<(), CliError> {
