@@ -86,7 +86,14 @@ fn choose(choice: ProviderChoice, addresses: &[SocketAddr]) -> Outcome<(Option<V
 /// # Errors
 /// When devices are asked for and there are none.
 pub(crate) fn is_by_software((choice, _): Wish, addresses: &[SocketAddr]) -> Outcome<bool> {
-    Ok(!addresses.is_empty() && choose(choice, addresses)?.0.is_none())
+    if addresses.is_empty() {
+        return Ok(false);
+    }
+    let (devices, why) = choose(choice, addresses)?;
+    if devices.is_none() {
+        tracing::info!(why, "software iWARP serves RDMA");
+    }
+    Ok(devices.is_none())
 }
 
 /// Whether this choice comes to devices on these addresses.
