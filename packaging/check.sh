@@ -1,53 +1,196 @@
-#!/bin/sh
-# Runs inside a fresh Debian root of `cargo xtask dist --check`: serves with the package's user and its program.
+#!/bin/bash
+# Runs inside a fresh Debian of `cargo xtask dist --check`, as a unit of its systemd. The kernel's command line says
+# `check=first`, and at the next boot `check=second`.
 #
-# The network is one of its own and has loopback only. /proc is one of its own too, so all ends with this script.
+# The network is loopback only, and the client is this machine's kernel. Lines that begin with `check:` are shown to the person.
 set -eu
 
-# Becomes a program of that user: its process gets the signals.
-as_user() {
-    exec setpriv --reuid ropewalk --regid ropewalk --clear-groups --no-new-privs \
-        --bounding-set=-all --inh-caps=-all -- "$@"
+PACKAGES=/root/packages
+WRITER=1000
+export DEBIAN_FRONTEND=noninteractive HOME=/root
+
+say() { echo "check: $*"; }
+
+fail() {
+    say "FAILED: $*"
+    systemctl --no-pager status ropewalk-mds ropewalk-ds || true
+    journalctl --no-pager -n 40 -u ropewalk-mds -u ropewalk-ds || true
+    exit 1
 }
 
-# Waits for what a server prints or makes: 30 s at most.
-until_there() {
-    tries=0
-    until "$@" >/dev/null 2>&1; do
-        tries=$((tries + 1))
-        [ "$tries" -lt 300 ] || { echo "never came true: $*" >&2; cat /tmp/*.log >&2; exit 1; }
-        sleep 0.1
+as_writer() { setpriv --reuid $WRITER --regid $WRITER --clear-groups -- "$@"; }
+
+# Waits until a command succeeds: 60 s at most.
+until_true() {
+    for _ in $(seq 300); do
+        if "$@" >/dev/null 2>&1; then return; fi
+        sleep 0.2
+    done
+    fail "never came true: $*"
+}
+
+# The process that systemd knows of a unit.
+main_pid() { systemctl show --property MainPID --value "$1"; }
+
+new_pid() { [ "$(main_pid "$1")" != "$2" ] && [ "$(main_pid "$1")" != 0 ]; }
+
+serves() { systemctl --quiet is-active "$1"; }
+
+installed() { # yes|no
+    for file in /usr/bin/ropewalk /usr/bin/ropewalk-bench \
+        /usr/lib/systemd/system/ropewalk-mds.service /usr/lib/systemd/system/ropewalk-ds.service \
+        /usr/share/man/man1/ropewalk-mds.1.gz /usr/share/bash-completion/completions/ropewalk \
+        /usr/share/zsh/vendor-completions/_ropewalk /usr/share/fish/vendor_completions.d/ropewalk.fish \
+        /usr/share/doc/ropewalk/examples/rdma.conf; do
+        if [ -e "$file" ]; then found=yes; else found=no; fi
+        [ $found = "$1" ] || fail "is $file installed? $found"
     done
 }
 
-one_is_there() {
-    ropewalk ds list --json | tr -d ' \n' | grep -q '"id":1'
+# What no removal and no purge takes away.
+kept() {
+    for path in /var/lib/ropewalk/mds/meta /var/lib/ropewalk/ds/data /etc/ropewalk/mds.toml /etc/ropewalk/ds.toml; do
+        [ -e "$path" ] || fail "$path is gone"
+    done
 }
 
-ip link set lo up 2>/dev/null || ifconfig lo up
-# Without a network but loopback it lets in this machine.
-[ -f /etc/ropewalk/mds.toml ] || ropewalk setup mds --yes --owner ropewalk
-ropewalk config check /etc/ropewalk/mds.toml
-as_user ropewalk mds --config /etc/ropewalk/mds.toml >/tmp/mds.log 2>&1 &
-mds=$!
-until_there ropewalk status
-# The metadata server makes the token, and has port 2049.
-[ -f /etc/ropewalk/ds.toml ] || ropewalk setup ds --yes
-ropewalk config check /etc/ropewalk/ds.toml
-as_user ropewalk ds --config /etc/ropewalk/ds.toml >/tmp/ds.log 2>&1 &
-ds=$!
-until_there one_is_there
-until_there ropewalk doctor
+# Connects to both servers all the time, and notes what is refused.
+knock() {
+    while [ -e /run/knock ]; do
+        for port in 2049 2050; do
+            if (exec 3<>/dev/tcp/127.0.0.1/$port) 2>/dev/null; then
+                echo $port >>/run/knock.served
+            else
+                echo $port >>/run/knock.refused
+            fi
+        done
+        sleep 0.05
+    done
+}
 
-if [ "$1" = first ]; then
+# Writes and reads all the time at the mount, and ends at the first error.
+work() {
+    n=0
+    while [ -e /run/work ]; do
+        n=$((n + 1))
+        as_writer cp /srv/before "/mnt/work-$((n % 4))"
+        sync -f /mnt
+        cmp /srv/before "/mnt/work-$((n % 4))"
+        echo $n >/run/work.rounds
+    done
+}
+
+# Lets a command happen while files are written and ports are tried.
+under_load() {
+    what=$1
+    shift
+    rm -f /run/knock.* /run/work.rounds
+    touch /run/knock /run/work
+    knock & knocker=$!
+    work & worker=$!
+    until_true test -e /run/work.rounds
+    "$@"
+    rm /run/work /run/knock
+    wait $worker || fail "$what: a client saw an error"
+    wait $knocker
+    [ ! -e /run/knock.refused ] || fail "$what: $(wc -l </run/knock.refused) connections were refused"
+    say "$what: $(cat /run/work.rounds) files written and compared, $(wc -l </run/knock.served) connections, none refused"
+}
+
+restart_both() {
+    for unit in ropewalk-mds ropewalk-ds; do
+        systemctl restart $unit
+        serves $unit || fail "$unit does not serve after a restart"
+    done
+}
+
+reload_both() { systemctl reload ropewalk-mds ropewalk-ds; }
+
+# Kills the process that systemd knows of each unit.
+crash_both() {
+    for unit in ropewalk-mds ropewalk-ds; do
+        before=$(main_pid $unit)
+        kill -KILL "$before"
+        until_true new_pid $unit "$before"
+        until_true serves $unit
+    done
+}
+
+# Stops a metadata server that then gives no sign. Its watchdog is shortened for this.
+hang() {
+    before=$(main_pid ropewalk-mds)
+    kill -STOP "$before"
+    until_true new_pid ropewalk-mds "$before"
+    until_true serves ropewalk-mds
+}
+
+upgrade() {
+    mds=$(main_pid ropewalk-mds)
+    apt-get -q -y install --reinstall --no-install-recommends $PACKAGES/*.deb >/dev/null
+    [ "$(main_pid ropewalk-mds)" = "$mds" ] || fail "an upgrade replaced the server without being asked"
+    restart_both
+}
+
+units_are_safe() {
+    for unit in ropewalk-mds ropewalk-ds; do
+        systemd-analyze verify --man=no $unit.service || fail "systemd warns of $unit"
+        # From 0 (safe) to 100.
+        systemd-analyze security --no-pager --threshold=25 $unit.service >/tmp/security || fail "$(tail -n 1 /tmp/security)"
+        say "$(tail -n 1 /tmp/security | sed 's/[^ -~]//g')"
+    done
+}
+
+first() {
     head -c 3000000 /dev/urandom >/srv/before
-    # Root may not write there: the owner that setup was told may.
-    (as_user ropewalk cp /srv/before nfs://127.0.0.1/kept)
-fi
-(as_user ropewalk cp nfs://127.0.0.1/kept /tmp/after)
-cmp /srv/before /tmp/after
-echo "check: the file came back unchanged ($1)"
-kill -TERM "$ds" "$mds"
-for server in "$ds" "$mds"; do
-    wait "$server" || { echo "a server stopped with $?" >&2; cat /tmp/*.log >&2; exit 1; }
-done
+    chmod 644 /srv/before
+    start=$(date +%s%N)
+    apt-get -q -y install --no-install-recommends $PACKAGES/*.deb >/dev/null
+    ropewalk setup mds --yes --owner $WRITER:$WRITER --start >/dev/null
+    ropewalk setup ds --yes --start >/dev/null
+    mount -t nfs4 127.0.0.1:/ /mnt
+    as_writer cp /srv/before /mnt/kept
+    took=$((($(date +%s%N) - start) / 1000000))
+    say "five commands and $took ms from the packages to a file at a mount"
+    [ $took -lt 120000 ] || fail "two minutes are the most"
+    cmp /srv/before /mnt/kept
+    installed yes
+    ropewalk --version | grep -q "^ropewalk $VERSION " || fail "$(ropewalk --version)"
+    ropewalk-bench --version | grep -q "$VERSION" || fail "$(ropewalk-bench --version)"
+    ropewalk config check /etc/ropewalk/mds.toml >/dev/null
+    ropewalk config check /etc/ropewalk/ds.toml >/dev/null
+    ropewalk doctor || fail "doctor finds something"
+    units_are_safe
+    under_load reload reload_both
+    under_load restart restart_both
+    mkdir -p /run/systemd/system/ropewalk-mds.service.d
+    printf '[Service]\nWatchdogSec=5\n' >/run/systemd/system/ropewalk-mds.service.d/watchdog.conf
+    systemctl daemon-reload
+    systemctl restart ropewalk-mds
+    under_load crash crash_both
+    under_load hang hang
+    under_load upgrade upgrade
+    # The mount stays: a shutdown must end it while the servers still serve.
+}
+
+second() {
+    until_true serves ropewalk-mds
+    until_true serves ropewalk-ds
+    mount -t nfs4 127.0.0.1:/ /mnt
+    cmp /srv/before /mnt/kept
+    cmp /srv/before /mnt/work-1
+    say "servers came with the system, and files are what they were"
+    umount /mnt
+    apt-get -q -y remove ropewalk ropewalk-bench ropewalk-doc >/dev/null
+    installed no
+    kept
+    [ -e /etc/ropewalk/mds.toml.example ] || fail "a removal took the examples, which are configuration"
+    if (exec 3<>/dev/tcp/127.0.0.1/2049) 2>/dev/null; then fail "a server without its program still serves"; fi
+    apt-get -q -y purge ropewalk ropewalk-bench ropewalk-doc >/dev/null
+    [ ! -e /etc/ropewalk/mds.toml.example ] || fail "a purge left the examples"
+    kept
+    say "removed and purged; state and configuration are kept"
+}
+
+part=$(sed 's/.*check=\([a-z]*\).*/\1/' /proc/cmdline)
+"$part"
+say "passed: $part"

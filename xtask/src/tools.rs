@@ -14,7 +14,7 @@ type Result<T> = std::result::Result<T, String>;
 
 /// What commands run, and the package of each.
 const PROGRAMS: &[(&str, &str)] = &[
-    ("chroot", "coreutils"),
+    ("cp", "coreutils"),
     ("cpio", "cpio"),
     ("dpkg", "dpkg"),
     ("dpkg-deb", "dpkg"),
@@ -26,6 +26,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("gzip", "gzip"),
     ("ip", "iproute2"),
     ("make", "make"),
+    ("mke2fs", "e2fsprogs"),
     ("mkfs.xfs", "xfsprogs"),
     ("mmdebstrap", "mmdebstrap"),
     ("mount", "mount"),

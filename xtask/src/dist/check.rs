@@ -1,190 +1,129 @@
-//! `cargo xtask dist --check`: the packages in a fresh Debian, from installation to purge.
+//! `cargo xtask dist --check`: the packages in a fresh Debian that boots, from installation to purge.
 //!
-//! Owns a root directory below the packages' folder, made by mmdebstrap. Needs root and Debian's mirrors. Nothing of
-//! this machine is installed or changed. Servers run in namespaces of their own, without systemd.
+//! Owns a root directory below the packages' folder, made by mmdebstrap, and its disk image. A User Mode Linux boots that
+//! with systemd, and `packaging/check.sh` does the rest inside, as a unit. Needs root and Debian's mirrors. Nothing of this
+//! machine is installed or changed but the tools that make the guest.
 
 use super::release::{Release, VERSION};
 use crate::packages;
-use crate::repo::{self, Result, clear};
+use crate::repo::{self, Result, clear, unable, write};
 use crate::tools;
-use std::fs;
+use crate::vm::{self, Tools};
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-/// What the fresh system has beside apt.
-const INCLUDED: &str = "--include=systemd,iproute2";
+/// What the fresh system has beside apt: what every installed Debian has, and the tools of an NFS client.
+const INCLUDED: &str = "--include=systemd,iproute2,kmod,nfs-common";
 /// Where the packages and the script are in the fresh system.
 const FOLDER: &str = "root/packages";
+/// The unit that runs the script, and ends the system. The console is where the host reads.
+const UNIT: &str = "[Unit]
+After=basic.target network-online.target
+[Service]
+Type=oneshot
+Environment=VERSION=@VERSION@
+ExecStart=/root/packages/check.sh
+ExecStopPost=/bin/systemctl poweroff --no-block
+StandardOutput=tty
+StandardError=tty
+TTYPath=/dev/tty0
+";
+const UNIT_NAME: &str = "ropewalk-check.service";
+/// Disk of the fresh system. The image takes what is used of it.
+const DISK: &str = "3G";
+/// The parts of the script, which reads its own from the kernel's command line. Between them the system ends and boots.
+const PARTS: [&str; 2] = ["first", "second"];
+/// Boot, part and shutdown together.
+const PART_MAX: Duration = Duration::from_secs(600);
+/// Lines of the console that are shown when a part fails.
+const LAST_LINES: usize = 60;
 
-/// Files that an installed package has, and a removed one has not.
-const INSTALLED: [&str; 9] = [
-    "usr/bin/ropewalk",
-    "usr/bin/ropewalk-bench",
-    "usr/lib/systemd/system/ropewalk-mds.service",
-    "usr/lib/systemd/system/ropewalk-ds.service",
-    "usr/share/man/man1/ropewalk-mds.1.gz",
-    "usr/share/bash-completion/completions/ropewalk",
-    "usr/share/zsh/vendor-completions/_ropewalk",
-    "usr/share/fish/vendor_completions.d/ropewalk.fish",
-    "usr/share/doc/ropewalk/examples/rdma.conf",
-];
-/// What stays when all packages are purged.
-const KEPT: [&str; 4] = [
-    "var/lib/ropewalk/mds",
-    "var/lib/ropewalk/ds",
-    "etc/ropewalk/mds.toml",
-    "etc/ropewalk/ds.toml",
-];
-/// Units are judged from 0 (safe) to 10; more than this is too much.
-const EXPOSURE_MAX: &str = "25";
-
-/// From the packages to the first file: what an administrator has patience for.
-const FIRST_FILE_MAX: Duration = Duration::from_secs(120);
-
-/// Installs, serves, upgrades, serves, removes and purges.
+/// Installs, serves, restarts, crashes, upgrades, boots, removes and purges.
 pub(super) fn run(release: &Release) -> Result<()> {
-    tools::need(&["mmdebstrap", "chroot", "unshare"])?;
     if !packages::is_root() {
         return Err("--check makes a root directory of Debian: run it as root".to_owned());
     }
-    let debian = Debian::make(release)?;
-    let start = Instant::now();
-    debian.install()?;
-    debian.expect(&INSTALLED, true)?;
-    debian.told(&["ropewalk", "--version"], &format!("ropewalk {VERSION}"))?;
-    debian.told(&["ropewalk-bench", "--version"], VERSION)?;
-    debian.serve("first")?;
-    let took = start.elapsed();
-    println!(
-        "check: {:.1} s from the packages to a file that was written and read",
-        took.as_secs_f64()
-    );
-    if took > FIRST_FILE_MAX {
-        return Err(format!("it may take {FIRST_FILE_MAX:?}"));
+    tools::need(&["cp", "mke2fs", "mmdebstrap"])?;
+    let tools = vm::prepare(&vm::default_dir(), &[]).map_err(|e| e.to_string())?;
+    let debian = Debian::make(release, &tools)?;
+    for part in PARTS {
+        debian.boot(&tools, part)?;
     }
-    debian.judge_units()?;
-    debian.install()?;
-    debian.serve("after an upgrade")?;
-    debian.apt(&["remove", "ropewalk", "ropewalk-bench", "ropewalk-doc"])?;
-    debian.expect(&INSTALLED, false)?;
-    debian.expect(&KEPT, true)?;
-    debian.expect(&["etc/ropewalk/mds.toml.example"], true)?;
-    debian.apt(&["purge", "ropewalk", "ropewalk-bench", "ropewalk-doc"])?;
-    debian.expect(&["etc/ropewalk/mds.toml.example"], false)?;
-    debian.expect(&KEPT, true)?;
-    println!(
-        "check: installed, served, upgraded, served, removed and purged; state and configuration are kept"
-    );
     Ok(())
 }
 
-/// A fresh system in a folder.
+/// A fresh system on a disk image.
 #[derive(Debug)]
 struct Debian {
-    root: PathBuf,
-    packages: Vec<String>,
+    image: PathBuf,
+    folder: PathBuf,
 }
 
 impl Debian {
-    fn make(release: &Release) -> Result<Self> {
-        let root = release.out.join("debian");
-        clear(&root)?;
+    fn make(release: &Release, tools: &Tools) -> Result<Self> {
+        let folder = release.out.join("check");
+        clear(&folder)?;
+        let root = folder.join("root");
         println!("check: making a Debian in {}", root.display());
         let mut mmdebstrap = Command::new("mmdebstrap");
         mmdebstrap.args(["--mode=root", "--variant=apt", INCLUDED]);
         repo::output(mmdebstrap.arg(codename()?).arg(&root))?;
-        let folder = root.join(FOLDER);
-        clear(&folder)?;
-        let mut packages = Vec::new();
         for (name, arch) in [
             ("ropewalk", release.arch.as_str()),
             ("ropewalk-bench", release.arch.as_str()),
             ("ropewalk-doc", "all"),
         ] {
             let name = format!("{name}_{VERSION}_{arch}.deb");
-            copy(&release.out.join(&name), &folder.join(&name))?;
-            packages.push(format!("/{FOLDER}/{name}"));
+            copy(&release.out.join(&name), &root.join(FOLDER).join(&name))?;
         }
         let script = repo::root().join("packaging/check.sh");
-        copy(&script, &folder.join("check.sh"))?;
-        Ok(Self { root, packages })
+        copy(&script, &root.join(FOLDER).join("check.sh"))?;
+        copy(&tools.uml_modules(), &root.join("usr/lib/modules"))?;
+        let units = root.join("etc/systemd/system");
+        let unit = UNIT.replace("@VERSION@", VERSION);
+        write(&units.join(UNIT_NAME), unit.as_bytes())?;
+        let link = units.join("multi-user.target.wants").join(UNIT_NAME);
+        symlink(format!("../{UNIT_NAME}"), &link).map_err(unable(&link))?;
+        let image = folder.join("disk");
+        let mut mke2fs = Command::new("mke2fs");
+        mke2fs.args(["-q", "-t", "ext4", "-d"]).arg(&root);
+        repo::output(mke2fs.arg(&image).arg(DISK))?;
+        Ok(Self { image, folder })
     }
 
-    /// Runs a program of the fresh system, and says what it printed.
-    fn output(&self, line: &[&str]) -> Result<String> {
-        let mut chroot = Command::new("chroot");
-        chroot.arg(&self.root).args(line);
-        chroot
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .env("HOME", "/root");
-        repo::output(&mut chroot).map_err(|e| format!("{line:?}: {e}"))
-    }
-
-    fn apt(&self, arguments: &[&str]) -> Result<()> {
-        let mut line = vec!["apt-get", "-q", "-y"];
-        line.extend(arguments);
-        self.output(&line)?;
-        println!("check: apt-get {} succeeded", arguments.join(" "));
-        Ok(())
-    }
-
-    fn install(&self) -> Result<()> {
-        let mut line = vec!["install", "--no-install-recommends", "--reinstall"];
-        line.extend(self.packages.iter().map(String::as_str));
-        self.apt(&line)
-    }
-
-    /// What systemd says of the units where their program and user are there.
-    fn judge_units(&self) -> Result<()> {
-        for unit in ["ropewalk-mds", "ropewalk-ds"] {
-            let path = format!("/usr/lib/systemd/system/{unit}.service");
-            self.output(&["systemd-analyze", "verify", "--man=no", &path])?;
-            let threshold = format!("--threshold={EXPOSURE_MAX}");
-            let judge = [
-                "systemd-analyze",
-                "security",
-                "--offline=true",
-                "--no-pager",
-                &threshold,
-                &path,
-            ];
-            let told = self.output(&judge)?;
-            println!("check: {}", told.trim().lines().last().unwrap_or_default());
+    /// Boots, lets the unit do a part of the script, and waits until the system has ended.
+    fn boot(&self, tools: &Tools, part: &str) -> Result<()> {
+        let path = self.folder.join(format!("console.{part}"));
+        println!("check: booting it; its console is in {}", path.display());
+        let console = File::create(&path).map_err(unable(&path))?;
+        let mut linux = tools.linux();
+        linux.args(["mem=1024M", "quiet", "root=/dev/ubda", "rw"]);
+        linux.arg(format!("ubd0={}", self.image.display()));
+        linux.args(["init=/lib/systemd/systemd", "systemd.show_status=no"]);
+        linux.arg(format!("check={part}"));
+        let mut linux = linux
+            .stdin(Stdio::null())
+            .stdout(console)
+            .spawn()
+            .map_err(|e| format!("cannot start the guest: {e}"))?;
+        let ended = vm::wait_at_most(&mut linux, PART_MAX).map_err(|e| e.to_string())?;
+        vm::kill_family(&mut linux);
+        let text = fs::read(&path).map_err(unable(&path))?;
+        let text = String::from_utf8_lossy(&text);
+        let said = text.lines().filter(|line| line.starts_with("check: "));
+        said.for_each(|line| println!("{}", line.trim_end()));
+        let passed = format!("check: passed: {part}");
+        if !text.lines().any(|line| line.trim_end() == passed) {
+            let lines: Vec<&str> = text.lines().collect();
+            let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+            return Err(format!("its console said last:\n{}", last.join("\n")));
         }
-        Ok(())
-    }
-
-    /// Runs both servers and copies a file, where the network is loopback only.
-    fn serve(&self, when: &str) -> Result<()> {
-        let mut unshare = Command::new("unshare");
-        unshare.args(["--mount", "--net", "--pid", "--fork", "--kill-child"]);
-        unshare.arg(format!("--mount-proc={}", self.root.join("proc").display()));
-        unshare
-            .arg("chroot")
-            .arg(&self.root)
-            .arg("sh")
-            .arg(format!("/{FOLDER}/check.sh"));
-        print!("{}", repo::output(unshare.arg(when).env("HOME", "/root"))?);
-        Ok(())
-    }
-
-    fn told(&self, line: &[&str], expected: &str) -> Result<()> {
-        let told = self.output(line)?;
-        match told.contains(expected) {
-            true => Ok(()),
-            false => Err(format!("{line:?} says {told:?}, not {expected:?}")),
-        }
-    }
-
-    fn expect(&self, paths: &[&str], there: bool) -> Result<()> {
-        let wrong = paths
-            .iter()
-            .find(|path| self.root.join(path).exists() != there);
-        match (wrong, there) {
-            (None, _) => Ok(()),
-            (Some(path), true) => Err(format!("/{path} is not there")),
-            (Some(path), false) => Err(format!("/{path} is still there")),
+        match ended {
+            Some(_) => Ok(()),
+            None => Err(format!("the system did not end within {PART_MAX:?}")),
         }
     }
 }
@@ -200,9 +139,14 @@ fn codename() -> Result<String> {
     Ok(name.trim_matches('"').to_owned())
 }
 
+/// Copies a file, or a folder with all that is in it, and makes the folders that it goes to.
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    let copied = fs::copy(from, to);
-    copied
-        .map(drop)
-        .map_err(|e| format!("cannot copy {}: {e}", from.display()))
+    if let Some(folder) = to.parent() {
+        fs::create_dir_all(folder).map_err(unable(folder))?;
+    }
+    let mut cp = Command::new("cp");
+    cp.args(["--recursive", "--no-target-directory"])
+        .arg(from)
+        .arg(to);
+    repo::output(&mut cp).map(drop)
 }

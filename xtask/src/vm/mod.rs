@@ -50,6 +50,8 @@ mod siw;
 mod trunks;
 
 pub(crate) use kernel_client::pass_names;
+pub(crate) use prepare::{Tools, default_dir, prepare};
+pub(crate) use process::{kill_family, wait_at_most};
 
 /// `cargo xtask vm`.
 #[derive(Debug, clap::Args)]

@@ -80,6 +80,19 @@ impl Tools {
         self.client_root().join("usr/bin/linux.uml")
     }
 
+    /// The modules of that kernel: a folder for its version.
+    pub(crate) fn uml_modules(&self) -> PathBuf {
+        self.client_root().join("usr/lib/uml/modules")
+    }
+
+    /// A start of that kernel, whose first console is standard output.
+    pub(crate) fn linux(&self) -> Command {
+        let mut linux = Command::new(self.uml());
+        linux.args(["con=null", "con0=null,fd:1", "ssl=null"]);
+        linux.env("LD_PRELOAD", self.xstate());
+        linux
+    }
+
     /// The library that User Mode Linux needs on processors with a large register state.
     pub(crate) fn xstate(&self) -> PathBuf {
         self.client_root().join(XSTATE)
