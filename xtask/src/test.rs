@@ -7,10 +7,14 @@
 use crate::repo::{self, Result};
 use crate::step::{Counting, Program, Steps, in_ci};
 use crate::{instructions, layers, packages, tidy, vm};
+use std::path::Path;
 use std::process::Command;
 
 /// Most clusters with kernel clients at a time. Each has a guest or more, of half a GiB.
 const BESIDE_MAX: usize = 4;
+
+/// The package whose tests are compiled for speed.
+const SIMULATOR: &str = "ropewalk-sim";
 
 /// Runs all steps.
 pub(crate) fn run() -> Result<()> {
@@ -31,19 +35,18 @@ pub(crate) fn all(steps: &mut Steps) {
     steps.check("layers", || layers::run(&layers::Args::default()));
     steps.check("tidy", tidy::run);
     let mut tests = vec!["test", "--workspace", "--locked", "--no-fail-fast"];
+    tests.extend(["--exclude", SIMULATOR]);
     if packages::is_root() {
         // Some tests need root; without it they are skipped, and counted as such.
         tests.extend(["--", "--include-ignored"]);
     }
     steps.program("tests", Counting::Libtest, repo::cargo().args(tests));
-    match instructions::check() {
-        Ok(()) => {
-            let count = || instructions::run(&instructions::Args::default());
-            steps.check("instructions", count);
-        }
-        Err(why) => steps.missing("instructions", &why),
-    }
-    kernels(steps);
+    let mut simulator = repo::cargo();
+    simulator.args(["test", "--locked", "--no-fail-fast", "--package", SIMULATOR]);
+    // Many seeds on two processors: 4 min to compile it so, 4 min to run. Without, a minute and 23 min.
+    simulator.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
+    steps.program("simulator", Counting::Libtest, &mut simulator);
+    beside(steps);
 }
 
 /// A step by a part of the toolchain that may not be installed.
@@ -59,32 +62,49 @@ fn component(steps: &mut Steps, name: &str, subcommand: &str, arguments: &[&str]
     }
 }
 
-/// The tests with a Linux kernel as the client: a process for each cluster, since most of its time is spent waiting. They take
-/// part in the count by the closing lines that they print.
-fn kernels(steps: &mut Steps) {
-    if !packages::is_root() {
-        let reason = "they need root for network namespaces and packages";
-        steps.missing("kernel clients", reason);
-        return;
-    }
+/// The count of instructions, which no other load changes, and the tests with a Linux kernel as the client: a process for
+/// each cluster, since most of its time is spent waiting. They take part in the count by the closing lines that they print.
+fn beside(steps: &mut Steps) {
     let harness = match std::env::current_exe() {
         Ok(program) => program,
-        Err(e) => {
-            return steps.missing("kernel clients", &format!("cannot find this program: {e}"));
-        }
+        Err(e) => return steps.missing("the rest", &format!("cannot find this program: {e}")),
     };
+    let mut programs = Vec::new();
+    match instructions::check() {
+        Ok(()) => {
+            let mut command = Command::new(&harness);
+            command.arg("instructions").current_dir(repo::root());
+            programs.push(Program {
+                name: "instructions".to_owned(),
+                counting: Counting::Whole,
+                command,
+            });
+        }
+        Err(why) => steps.missing("instructions", &why),
+    }
+    if packages::is_root() {
+        programs.extend(kernels(&harness));
+    } else {
+        let reason = "they need root for network namespaces and packages";
+        steps.missing("kernel clients", reason);
+    }
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    steps.beside(processors.min(BESIDE_MAX), programs);
+}
+
+/// The tests with a Linux kernel as the client.
+fn kernels(harness: &Path) -> Vec<Program> {
     // The tests have built it. To build this package alone means other features of its dependencies, and all of them again.
     let ropewalk = repo::target().join("debug/ropewalk");
     let program = |name: &str, arguments: &[&str]| {
-        let mut command = Command::new(&harness);
+        let mut command = Command::new(harness);
         command.arg("vm").args(arguments).current_dir(repo::root());
         command.arg("--ropewalk").arg(&ropewalk);
         if in_ci() {
             command.env("CI", "true");
         }
-        let name = name.to_owned();
         Program {
-            name,
+            name: name.to_owned(),
             counting: Counting::ClosingLine,
             command,
         }
@@ -99,6 +119,5 @@ fn kernels(steps: &mut Steps) {
         .collect();
     programs.push(program("kernel's RDMA", &["siw"]));
     programs.push(program("RDMA devices", &["rdma", "--vers", "4.2"]));
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    steps.beside(processors.min(BESIDE_MAX), programs);
+    programs
 }
