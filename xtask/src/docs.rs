@@ -13,7 +13,8 @@ use std::process::Command;
 /// The version of mdBook that the site is made with. A new one may change [`BOOK`]'s keys.
 const MDBOOK: &str = "0.5.4";
 
-/// The book. Dashes and quotes stay as they are typed: commands have both.
+/// The book. Dashes and quotes stay as they are typed: commands have both. A `README.md` keeps its name, which links to it say:
+/// mdBook's preprocessors would rename the page alone.
 const BOOK: &str = r#"[book]
 title = "Ropewalk"
 language = "en"
@@ -21,6 +22,7 @@ src = "pages"
 
 [build]
 create-missing = false
+use-default-preprocessors = false
 
 [output.html]
 smart-punctuation = false
