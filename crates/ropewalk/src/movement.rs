@@ -12,11 +12,11 @@ use crate::nfs3_servers;
 use crate::out;
 use crate::status::foreign;
 use crate::status::redundancy::PlacesSummary;
-use crate::status::{DataServerRow, FillingRow, MdsStatus, STATE_EXPELLED, of_mds};
+use crate::status::{DataServerRow, FillingRow, MdsStatus, STATE_EXPELLED, STATE_SERVING, of_mds};
 use crate::table::{bytes, table};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 /// Pause between two looks at how far it is.
@@ -115,7 +115,7 @@ fn print_json(value: &impl Serialize) -> Outcome {
 }
 
 fn used(ds: &DataServerRow) -> String {
-    let used = ds.total_bytes.saturating_sub(ds.free_bytes);
+    let used = used_bytes(ds);
     format!(
         "{} %",
         u128::from(used) * 100 / u128::from(ds.total_bytes.max(1))
@@ -178,7 +178,7 @@ fn drain(
     ask::<()>(server, &order)?;
     let to = substitute.map_or_else(|| "others".to_owned(), |ds| format!("data server {ds}"));
     if dry_run {
-        let used = row.total_bytes.saturating_sub(row.free_bytes);
+        let used = used_bytes(row);
         return out::line(&format!(
             "would move {} places with {} objects from data server {id} to {to}; {} are used on its disk",
             row.places,
@@ -225,17 +225,89 @@ fn rebalance(server: &Server, stop: bool, dry_run: bool, wait: bool) -> Outcome 
             "places are moved until the data servers are level; `ropewalk repair status` shows it",
         );
     }
-    let spinner = ProgressBar::new_spinner();
+    let style = ProgressStyle::with_template("{bar:30} {elapsed} {msg}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::new(0).with_style(style);
+    let mut before = None;
     loop {
         let mds = status(server)?;
-        spinner.set_message(message(&mds));
-        spinner.tick();
+        let unevenness = Unevenness::of(&mds.data_servers, before);
+        before = Some(unevenness);
+        let left = unevenness.count();
+        let most = bar.length().unwrap_or(0).max(left);
+        bar.set_length(most);
+        bar.set_position(most - left);
+        bar.set_message(format!("{unevenness} {}", message(&mds)));
         if !mds.rebalancing {
-            spinner.finish_and_clear();
+            bar.finish_and_clear();
             return list(&mds, false);
         }
         std::thread::sleep(LOOK);
     }
+}
+
+/// Fills that differ by less, in thousandths, are those of one disk, which all share.
+const ONE_DISK_PERMILLE: u64 = 10;
+
+/// What is to be moved until data servers are level, about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unevenness {
+    /// Bytes: servers fill their disks to the same share.
+    Bytes(u64),
+    /// Where all are on one disk.
+    Places(u64),
+}
+
+impl Unevenness {
+    /// Of those that take new files; in bytes or places as `before`, if it is told.
+    fn of(rows: &[DataServerRow], before: Option<Self>) -> Self {
+        let serving = || rows.iter().filter(|row| row.state == STATE_SERVING);
+        // What is above this share of a whole.
+        let above = |is: fn(&DataServerRow) -> u64, of: fn(&DataServerRow) -> u64| {
+            let all = serving().map(|row| u128::from(is(row))).sum::<u128>();
+            let whole = serving().map(|row| u128::from(of(row))).sum::<u128>();
+            let share = |row| (u128::from(of(row)) * all).div_ceil(whole.max(1));
+            let above = serving().map(|row| u128::from(is(row)).saturating_sub(share(row)));
+            u64::try_from(above.sum::<u128>()).unwrap_or(u64::MAX)
+        };
+        let is_one_disk = || {
+            let fills = || serving().map(|row| permille(used_bytes(row), row.total_bytes));
+            fills().max().unwrap_or(0) < fills().min().unwrap_or(0) + ONE_DISK_PERMILLE
+        };
+        let counts_places = match before {
+            Some(before) => matches!(before, Self::Places(_)),
+            None => is_one_disk(),
+        };
+        match counts_places {
+            true => Self::Places(above(|row| row.places, |_| 1)),
+            false => Self::Bytes(above(used_bytes, |row| row.total_bytes)),
+        }
+    }
+
+    fn count(self) -> u64 {
+        match self {
+            Self::Bytes(count) | Self::Places(count) => count,
+        }
+    }
+}
+
+impl fmt::Display for Unevenness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(count) => write!(f, "about {} to move", bytes(*count)),
+            Self::Places(1) => write!(f, "about 1 place to move"),
+            Self::Places(count) => write!(f, "about {count} places to move"),
+        }
+    }
+}
+
+fn used_bytes(row: &DataServerRow) -> u64 {
+    row.total_bytes.saturating_sub(row.free_bytes)
+}
+
+fn permille(part: u64, whole: u64) -> u64 {
+    let permille = u128::from(part) * 1000 / u128::from(whole.max(1));
+    u64::try_from(permille).unwrap_or(1000)
 }
 
 /// A bar of places.
@@ -344,5 +416,52 @@ fn watch_repair(server: &Server) -> Outcome {
             return out::line(&format!("all {} places have their copies", repair.places));
         }
         std::thread::sleep(LOOK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: what a rebalance has left is told by what it makes level.
+
+    use super::*;
+
+    fn row(state: &str, (total_bytes, free_bytes): (u64, u64), places: u64) -> DataServerRow {
+        DataServerRow {
+            state: state.to_owned(),
+            total_bytes,
+            free_bytes,
+            places,
+            ..DataServerRow::default()
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_moved_is_told_in_bytes_and_on_one_disk_in_places() {
+        let cases = [
+            (vec![], Unevenness::Places(0), "about 0 places to move"),
+            (
+                vec![
+                    row(STATE_SERVING, (1000, 400), 16),
+                    row(STATE_SERVING, (1000, 401), 16),
+                    row(STATE_SERVING, (1000, 400), 10),
+                ],
+                Unevenness::Places(4),
+                "about 4 places to move",
+            ),
+            (
+                vec![
+                    row(STATE_SERVING, (3000, 1200), 8),
+                    row(STATE_SERVING, (3000, 3000), 0),
+                    row(STATE_EXPELLED, (1000, 1000), 0),
+                ],
+                Unevenness::Bytes(900),
+                "about 900 B to move",
+            ),
+        ];
+        for (rows, expected, text) in cases {
+            let told = Unevenness::of(&rows, None);
+            assert_eq!((told, told.to_string().as_str()), (expected, text));
+            assert_eq!(Unevenness::of(&[], Some(told)).count(), 0, "level");
+        }
     }
 }
