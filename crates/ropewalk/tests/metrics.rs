@@ -8,7 +8,8 @@ use rig::{Up, run, wait_for};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 fn watch(config: &Path, address: SocketAddr) {
     let text = std::fs::read_to_string(config).unwrap();
@@ -17,7 +18,11 @@ fn watch(config: &Path, address: SocketAddr) {
 
 fn get(address: SocketAddr, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     Some(text)
@@ -47,8 +52,7 @@ fn declared(page: &str) -> BTreeSet<String> {
 
 /// The metrics that a file of `packaging/monitoring` names.
 fn named_in(file: &str) -> BTreeSet<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/monitoring");
-    let text = std::fs::read_to_string(folder.join(file)).unwrap();
+    let text = std::fs::read_to_string(packaged().join(file)).unwrap();
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let names = words.filter(|word| word.starts_with("ropewalk_"));
     names.map(str::to_owned).collect()
@@ -62,6 +66,80 @@ fn has_what_is_packaged(pages: [&str; 2]) {
         assert!(named.len() >= least, "{file}: {named:?}");
         let missing: Vec<_> = named.difference(&declared).collect();
         assert!(missing.is_empty(), "{file}: {missing:?} on no page");
+    }
+}
+
+fn packaged() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/monitoring")
+}
+
+/// Whether Prometheus is on this machine. It must be in CI.
+fn has_prometheus() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |name| std::env::split_paths(&path).any(|dir| dir.join(name).exists());
+    if is_there("prometheus") && is_there("promtool") {
+        return true;
+    }
+    let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
+    assert!(!is_ci, "there is no Prometheus; .ci/apt-packages has it");
+    eprintln!("skipped: `apt-get install prometheus` brings what this needs");
+    false
+}
+
+#[test]
+fn the_unit_tests_of_the_alert_rules_hold() {
+    if has_prometheus() {
+        let mut promtool = Command::new("promtool");
+        promtool.args(["test", "rules", "rules_test.yml", "rules_days_test.yml"]);
+        let output = promtool.current_dir(packaged()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+/// Prometheus scrapes both servers, and evaluates the packaged rules without an error.
+fn is_scraped(dir: &Path, servers: [SocketAddr; 2]) {
+    if !has_prometheus() {
+        return;
+    }
+    let [mds, ds] = servers;
+    let own = rig::address();
+    let rules = packaged().join("rules.yml");
+    let config = format!(
+        "global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}\nrule_files: ['{}']\nscrape_configs: [{{job_name: \
+         ropewalk, static_configs: [{{targets: ['{mds}', '{ds}']}}]}}]\n",
+        rules.display(),
+    );
+    let file = dir.join("prometheus.yml");
+    std::fs::write(&file, config).unwrap();
+    let prometheus = Command::new("prometheus")
+        .arg(format!("--config.file={}", file.display()))
+        .arg(format!(
+            "--storage.tsdb.path={}",
+            dir.join("tsdb").display()
+        ))
+        .arg(format!("--web.listen-address={own}"))
+        .stderr(Stdio::null())
+        .spawn();
+    let _prometheus = Killed(prometheus.unwrap());
+    wait_for("a scrape of both servers", || {
+        let query = "/api/v1/query?query=sum(up%7Bjob=%22ropewalk%22%7D)";
+        get(own, query)?.contains("\"2\"]").then_some(())
+    });
+    wait_for("an evaluation of the rules", || {
+        let answer = get(own, "/api/v1/rules")?;
+        assert!(!answer.contains("\"health\":\"err\""), "{answer}");
+        let is_done = answer.contains("\"health\":\"ok\"") && !answer.contains("\"unknown\"");
+        is_done.then_some(())
+    });
+}
+
+/// A process that ends with its test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -95,6 +173,7 @@ fn servers_of_up_are_watched_where_their_configuration_says() {
     let of_mds = page;
     let page = get(ds, "/metrics").unwrap();
     has_what_is_packaged([&of_mds, &page]);
+    is_scraped(dir.path(), [mds, ds]);
     let writes = "ropewalk_operation_seconds_count{operation=\"Write\",transport=\"tcp\"}";
     assert!(value(&page, writes).unwrap() > 0, "{page}");
     assert_eq!(value(&page, "ropewalk_serving"), Some(1));
