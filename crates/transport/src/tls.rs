@@ -53,17 +53,14 @@ impl ServerTls {
                 let link = StreamLink::new(CopyWire::new(stream), &conn);
                 return host.run(link, conn, admission).await;
             }
-            // `ropewalk setup` and `doctor` look whether the port is there, and so do health checks of others.
-            Ok(Err(e)) if e.kind() == io::ErrorKind::UnexpectedEof => {
-                host.context.counters().closed(CloseReason::TlsHandshake);
-                tracing::debug!(peer = %info.peer, "closed before its TLS handshake");
-                return;
-            }
-            Ok(Err(e)) => e.to_string(),
-            Err(_) => "timed out".to_owned(),
+            Ok(Err(e)) => e,
+            Err(_) => io::ErrorKind::TimedOut.into(),
         };
         host.context.counters().closed(CloseReason::TlsHandshake);
-        if host.context.may_log() {
+        // `ropewalk setup` and `doctor` look whether the port is there, and so do health checks of others.
+        if failure.kind() == io::ErrorKind::UnexpectedEof {
+            tracing::debug!(peer = %info.peer, "closed before its TLS handshake");
+        } else if host.context.may_log() {
             tracing::warn!(peer = %info.peer, "TLS handshake failed: {failure}");
         }
     }

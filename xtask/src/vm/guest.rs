@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use super::error::{Context, Result};
 use super::net::{GUESTS_MAX, Net, RAILS, SERVER_IP};
-use super::prepare::{Tools, guest_scripts, remove_tree};
+use super::prepare::{Tools, UML_CONSOLES, guest_scripts, remove_tree};
 use super::process::{POLL, create, kill_family, wait_at_most};
 use super::qemu::Qemu;
 
@@ -186,7 +186,7 @@ impl GuestBuilder<'_> {
                 "quiet",
                 "panic=-1",
             ])
-            .args(["con=null", "con0=null,fd:1", "ssl=null"])
+            .args(UML_CONSOLES)
             .arg(format!("init={}/guest/init.sh", job.display()))
             .args(self.devices())
             .env("TMPDIR", shared_memory());

@@ -45,6 +45,9 @@ fn workspace() -> PathBuf {
     xtask.parent().unwrap_or(xtask).to_path_buf()
 }
 
+/// What makes standard output the first console of User Mode Linux, and the only one.
+pub(crate) const UML_CONSOLES: [&str; 3] = ["con=null", "con0=null,fd:1", "ssl=null"];
+
 /// Where the library of `vm/host/xstate.c` goes, below the unpacked client packages.
 const XSTATE: &str = "harness/xstate.so";
 
@@ -88,7 +91,7 @@ impl Tools {
     /// A start of that kernel, whose first console is standard output.
     pub(crate) fn linux(&self) -> Command {
         let mut linux = Command::new(self.uml());
-        linux.args(["con=null", "con0=null,fd:1", "ssl=null"]);
+        linux.args(UML_CONSOLES);
         linux.env("LD_PRELOAD", self.xstate());
         linux
     }
