@@ -4,12 +4,12 @@
 
 mod rig;
 
-use rig::{Up, run, wait_for};
+use rig::{Killed, Up, run, wait_for};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 fn watch(config: &Path, address: SocketAddr) {
     let text = std::fs::read_to_string(config).unwrap();
@@ -131,16 +131,6 @@ fn is_scraped(dir: &Path, servers: [SocketAddr; 2]) {
         let is_done = answer.contains("\"health\":\"ok\"") && !answer.contains("\"unknown\"");
         is_done.then_some(())
     });
-}
-
-/// A process that ends with its test.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]

@@ -6,25 +6,15 @@ mod rig;
 
 use client::{Client, ClientConfig, UserIdentity, Verifier};
 use fabric_iwarp::Iwarp;
-use rig::{ropewalk, status, wait_for};
+use rig::{Killed, ropewalk, status, wait_for};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use transport::rdma::{Config, Rdma, RdmaConnector};
 use transport::{Address, Context, TransportLimits};
 
-/// A process, killed when dropped.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn start(dir: &Path, over_rdma: SocketAddr) -> Server {
+fn start(dir: &Path, over_rdma: SocketAddr) -> Killed {
     let (address, control) = (rig::address(), rig::address());
     let config = dir.join("mds.toml");
     let text = format!(
@@ -39,7 +29,7 @@ fn start(dir: &Path, over_rdma: SocketAddr) -> Server {
         .spawn()
         .unwrap();
     wait_for("metadata server", || status(dir));
-    Server(child)
+    Killed(child)
 }
 
 fn counted(dir: &Path, name: &str) -> u64 {

@@ -4,30 +4,19 @@
 
 mod rig;
 
-use rig::{address, ropewalk, run, sentence, wait_for};
+use rig::{Killed, address, ropewalk, run, sentence, wait_for};
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Output};
+use std::process::{Command, Output};
 
-/// A server that is killed when this is dropped.
-struct Server(Child);
-
-impl Server {
-    fn start(role: &str, config: &Path) -> Self {
-        let child = ropewalk()
-            .args([role, "--config", config.to_str().unwrap()])
-            .stderr(File::create(config.with_extension("log")).unwrap())
-            .spawn();
-        Self(child.unwrap())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts a server.
+fn serve(role: &str, config: &Path) -> Killed {
+    let child = ropewalk()
+        .args([role, "--config", config.to_str().unwrap()])
+        .stderr(File::create(config.with_extension("log")).unwrap())
+        .spawn();
+    Killed(child.unwrap())
 }
 
 fn ok(output: &Output) -> String {
@@ -87,7 +76,7 @@ fn setup_mds(dir: &Path, more: &[&str]) -> Output {
 }
 
 /// A data server that has joined by a token, as the doctor sees it too.
-fn joined(dir: &Path, mds: &Path, place: &[&str]) -> Server {
+fn joined(dir: &Path, mds: &Path, place: &[&str]) -> Killed {
     let token = ok(&run(&[&["token", "create"][..], place].concat()));
     let ds = dir.join("ds.toml");
     let data = dir.join("ds");
@@ -110,7 +99,7 @@ fn joined(dir: &Path, mds: &Path, place: &[&str]) -> Server {
     );
     assert!(!text.contains("does not answer"), "{text}");
     ok(&run(&["config", "check", ds.to_str().unwrap()]));
-    let second = Server::start("ds", &ds);
+    let second = serve("ds", &ds);
     wait_for("data server", || {
         let (_, report) = doctor(mds);
         (verdicts(&report, "data servers") == ["ok"]).then_some(())
@@ -137,7 +126,7 @@ fn a_cluster_is_set_up_by_options_and_the_doctor_sees_how_it_is() {
     assert_eq!(verdicts(&report, "server"), ["failed"]);
     assert_eq!(verdicts(&report, "port"), ["ok", "ok"], "{report}");
 
-    let server = Server::start("mds", &mds);
+    let server = serve("mds", &mds);
     let state = dir.path().join("mds");
     let place = ["--dir", state.to_str().unwrap()];
     wait_for("metadata server", || {
@@ -193,7 +182,7 @@ fn a_metadata_server_on_the_same_machine_makes_the_token() {
     ok(&setup_mds(dir.path(), &[]));
     assert!(sentence(&setup_ds()).contains("no server runs in"));
 
-    let _first = Server::start("mds", &mds);
+    let _first = serve("mds", &mds);
     let place = ["--dir", state.to_str().unwrap()];
     wait_for("metadata server", || {
         let status = run(&[&["status"][..], &place].concat());
@@ -201,7 +190,7 @@ fn a_metadata_server_on_the_same_machine_makes_the_token() {
     });
     let told = ok(&setup_ds());
     assert!(told.contains("join_token = \"...\""), "{told}");
-    let _second = Server::start("ds", &ds);
+    let _second = serve("ds", &ds);
     wait_for("data server", || {
         let (_, report) = doctor(&mds);
         (verdicts(&report, "data servers") == ["ok"]).then_some(())

@@ -28,6 +28,16 @@ pub fn ropewalk() -> Command {
     command
 }
 
+/// A process, killed when dropped.
+pub struct Killed(pub Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Runs a command to its end.
 pub fn run(arguments: &[&str]) -> Output {
     ropewalk().args(arguments).output().unwrap()
