@@ -14,7 +14,7 @@ use bytes::Bytes;
 use control::Range;
 use layout::PLACES_MAX;
 use meta::Purpose;
-use nfs4::NfsTime;
+use nfs4::{NfsTime, Verifier};
 use objects::{OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStore};
 
 use crate::ds::Ds;
@@ -58,6 +58,8 @@ pub(crate) struct Applied {
     pub(crate) is_changed: bool,
     /// When, as the index has it.
     pub(crate) time: NfsTime,
+    /// The write verifier before the change: see [`Ds::check_kept`].
+    pub(crate) verifier: Verifier,
     /// The redo record of the change: it is durable after [`Ds::record_durable`].
     pub(crate) record: Option<u64>,
     /// Bytes of storage that the MDS has not heard of yet; without them it has to ask.
@@ -89,6 +91,7 @@ impl Ds {
         change: Change<'_>,
         time: NfsTime,
     ) -> Result<Applied, Fault> {
+        let verifier = self.verifier();
         let range = change.range();
         let is_removal = matches!(change, Change::Remove { .. });
         let overwritten = match self.sums.has_damage() {
@@ -105,7 +108,10 @@ impl Ds {
         if !overwritten.is_empty() {
             Box::pin(self.overwritten(id, &overwritten)).await?;
         }
-        Ok(applied)
+        Ok(Applied {
+            verifier,
+            ..applied
+        })
     }
 
     /// Before a change of an object that may have sums, and of a part that may be settled: durably neither after this. To be

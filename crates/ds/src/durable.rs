@@ -25,6 +25,7 @@ use nfs4::Verifier;
 use objects::{ObjectError, ObjectId, ObjectStore};
 use tokio::time::Instant;
 
+use crate::apply::Applied;
 use crate::counts::count;
 use crate::ds::Ds;
 use crate::fault::Fault;
@@ -34,6 +35,18 @@ impl Ds {
     pub(crate) fn verifier(&self) -> Verifier {
         Verifier {
             bytes: self.verifier.load(SeqCst).to_be_bytes(),
+        }
+    }
+
+    /// To be asked when a change is durable, before that is promised: another sync that failed meanwhile may have taken the
+    /// bytes from memory before this one.
+    ///
+    /// # Errors
+    /// [`ObjectError::Busy`]: the change is to be made again.
+    pub(crate) fn check_kept(&self, applied: &Applied) -> Result<(), Fault> {
+        match applied.verifier == self.verifier() {
+            true => Ok(()),
+            false => Err(Fault::Object(ObjectError::Busy)),
         }
     }
 

@@ -134,6 +134,7 @@ pub(super) async fn punch(ds: &Ds, conn: &ConnHandle, args: PunchArgs) -> Result
         passed.acknowledged().await?;
         if args.durable && applied.is_changed {
             ds.promise(part).await?;
+            ds.check_kept(&applied)?;
         }
         ds.check_reign(part, reign)?;
         ds.check_copies(part)
@@ -161,6 +162,7 @@ pub(super) async fn reserve(
         let (applied, passed) = ds.change(part, change, None).await?;
         passed.acknowledged().await?;
         ds.promise_copies(part).await?;
+        ds.check_kept(&applied)?;
         Ok(applied.through)
     };
     let through = reserved.await.map_err(|fault| refused(ds, part, fault))?;
@@ -190,6 +192,7 @@ pub(super) async fn clone(ds: &Ds, conn: &ConnHandle, args: CloneObjectArgs) -> 
         passed.acknowledged().await?;
         if applied.is_changed {
             ds.promise(part).await?;
+            ds.check_kept(&applied)?;
         }
         ds.check_copies(part)
     };

@@ -104,6 +104,7 @@ async fn durable(
         };
         let (here, there) = tokio::join!(here, passed.acknowledged());
         here.and(there)
+            .and_then(|()| ds.check_kept(&applied))
             .and_then(|()| ds.check_reign(part, reign))
             .and_then(|()| ds.check_copies(part))
     };

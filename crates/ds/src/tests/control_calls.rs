@@ -3,8 +3,10 @@
 use super::*;
 use control::{CommitObjectsArgs, ObjectRef, SetSizeArgs, SetSizeItem, StatArgs, StatItem};
 use objects::{Capacity, Content, ObjectError, ObjectId, ObjectStat, Span};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
+/// More than a redo record takes.
+const LARGE_BYTES: usize = 128 << 10;
 const OBJECT: ObjectRef = ObjectRef {
     group: 0,
     file_id: FILE,
@@ -163,7 +165,8 @@ async fn a_cut_object_is_short_and_not_lost() {
 /// Objects in memory whose sync can be made to fail.
 pub(super) struct Failing {
     pub(super) inner: Arc<MemObjects>,
-    pub(super) fails: AtomicBool,
+    /// Syncs that are still to fail.
+    pub(super) failures: AtomicU32,
 }
 
 /// What stores that wrap another leave as it is.
@@ -236,7 +239,8 @@ impl ObjectStore for Failing {
         self.inner.write(id, offset, data)
     }
     fn sync(&self, id: ObjectId) -> Result<(), ObjectError> {
-        if self.fails.load(SeqCst) {
+        let one_less = |left: u32| left.checked_sub(1);
+        if self.failures.fetch_update(SeqCst, SeqCst, one_less).is_ok() {
             self.inner.fail_sync(id);
             return Err(ObjectError::Io(std::io::ErrorKind::Other.into()));
         }
@@ -263,16 +267,15 @@ async fn a_failed_sync_changes_the_verifier_and_memory_forgets_what_it_did_not_w
             manual: true,
             ..MemOptions::default()
         })),
-        fails: AtomicBool::new(false),
+        failures: AtomicU32::new(0),
     });
     let world = World::with(Arc::new(MemStore::new()), objects.clone(), Mds::new()).await;
     let a = world.client(b"a").await;
     let fh = Grant::to(b"a").fh();
     let before = a.write(&fh, 0, b"abc", StableHow::DataSync).await.unwrap();
-    objects.fails.store(true, SeqCst);
+    objects.failures.store(1, SeqCst);
     let wrote = a.write(&fh, 0, b"xyz", StableHow::DataSync).await;
     assert_eq!(wrote.unwrap_err(), NfsStatus::Io);
-    objects.fails.store(false, SeqCst);
     let after = a.commit(&fh).await.unwrap();
     assert_ne!(after, before.write_verifier);
     assert_eq!(a.commit(&fh).await.unwrap(), after);
@@ -282,10 +285,45 @@ async fn a_failed_sync_changes_the_verifier_and_memory_forgets_what_it_did_not_w
 }
 
 #[tokio::test]
+async fn a_stable_write_whose_bytes_a_failed_sync_took_is_not_acknowledged() {
+    let stores = Stores::new();
+    let objects = Arc::new(Failing {
+        inner: stores.objects.clone(),
+        failures: AtomicU32::new(1),
+    });
+    let world = World::with(stores.index.clone(), objects, Mds::new()).await;
+    let a = world.client(b"a").await;
+    let fh = Grant::to(b"a").fh();
+    let write = async |offset| {
+        let data = vec![7; LARGE_BYTES];
+        a.write(&fh, offset, &data, StableHow::FileSync).await
+    };
+    // Both are applied before the first sync, which fails.
+    let order = world.ds().stripe(FILE).lock().await;
+    let release = async {
+        let end = 2 * LARGE_BYTES as u64;
+        let size = || {
+            stores
+                .objects
+                .stat(super::stable_writes::ID)
+                .map_or(0, |stat| stat.size_bytes)
+        };
+        while size() < end {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drop(order);
+    };
+    let (first, second, ()) = tokio::join!(write(0), write(LARGE_BYTES as u64), release);
+    let mut results = [first.map(drop), second.map(drop)];
+    results.sort_by_key(|result| *result != Err(NfsStatus::Io));
+    assert_eq!(results, [Err(NfsStatus::Io), Err(NfsStatus::Delay)]);
+}
+
+#[tokio::test]
 async fn cold_reads_and_syncs_run_on_other_threads() {
     let objects = Arc::new(Failing {
         inner: Arc::new(MemObjects::new(MemOptions::default())),
-        fails: AtomicBool::new(false),
+        failures: AtomicU32::new(0),
     });
     let world = World::offloaded(Arc::new(MemStore::new()), objects).await;
     let a = world.client(b"a").await;

@@ -4,7 +4,7 @@
 use super::control_calls::Failing;
 use super::*;
 use objects::{ObjectError, ObjectId};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 /// Syncs the log all the time, and the index as long as it may; ends with the handle.
 struct Syncing(tokio::task::JoinHandle<()>);
@@ -46,7 +46,7 @@ async fn bytes(world: &World, epoch: u32) -> Vec<u8> {
     bytes
 }
 
-const ID: ObjectId = ObjectId {
+pub(super) const ID: ObjectId = ObjectId {
     file_id: FILE,
     generation: 1,
     place: 0,
@@ -216,7 +216,7 @@ async fn after_a_failed_sync_the_records_stay_until_a_start_has_applied_them() {
     let _all = syncing(&stores, true);
     let failing = Arc::new(Failing {
         inner: stores.objects.clone(),
-        fails: AtomicBool::new(false),
+        failures: AtomicU32::new(0),
     });
     let (index, _, redo) = stores.disks();
     let world = World::opened((index, failing.clone(), redo), false).await;
@@ -225,10 +225,9 @@ async fn after_a_failed_sync_the_records_stay_until_a_start_has_applied_them() {
         .write(&fh(1), 0, b"abc", StableHow::FileSync)
         .await
         .unwrap();
-    failing.fails.store(true, SeqCst);
+    failing.failures.store(1, SeqCst);
     assert_eq!(client.commit(&fh(1)).await, Err(NfsStatus::Io));
     // A second sync that succeeds proves nothing: the pages may be gone.
-    failing.fails.store(false, SeqCst);
     assert_eq!(client.commit(&fh(1)).await, Err(NfsStatus::Io));
     world.ds().tick().await;
     world.ds().tick().await;
