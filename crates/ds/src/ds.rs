@@ -19,6 +19,7 @@ use crate::counts::{Counts, DsStatus};
 use crate::error::OpenError;
 use crate::failing::Failing;
 use crate::gate::{Admitted, Gate, Refused, Want};
+use crate::in_doubt::Resolving;
 use crate::index::{Index, Membership};
 use crate::redo_table::RedoTable;
 use crate::reports::Reports;
@@ -51,6 +52,7 @@ pub struct Ds {
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) index: Arc<Index>,
     pub(crate) redo: Arc<RedoTable>,
+    pub(crate) resolving: Resolving,
     pub(crate) announced: Announced,
     pub(crate) gate: Gate,
     pub(crate) copies: Copies,
@@ -124,6 +126,7 @@ impl Ds {
             failing: Failing::default(),
             index: Arc::new(index),
             redo,
+            resolving: Resolving::default(),
             sizes: SizeAnswers::default(),
             reports: Reports::default(),
             space_told: SpaceTold::default(),

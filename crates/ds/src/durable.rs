@@ -10,11 +10,12 @@
 //!
 //! # Failure
 //! A failed sync changes the write verifier before its file's next sync may begin. Clients that still have data of
-//! unknown state write them again. No client sees the verifier of a backup: there the object is sick, and the place's
+//! unknown state write them again. No client sees the verifier of a backup: there the object is in doubt, and the place's
 //! next promise fails (see [`crate::redo_table`]). A failed index leaves the mark where it was.
 //!
 //! After a failed sync, memory has bytes that no later sync writes. They are dropped, as a power cut would. So what is read,
-//! summed or compared afterwards is what the disk has. Only what redo records promise stays.
+//! summed or compared afterwards is what the disk has. Those of an object with redo records stay until the records are
+//! applied again ([`crate::in_doubt`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -113,7 +114,7 @@ impl Ds {
                 count(&self.counts.io_errors);
                 tracing::error!(file = id.file_id, "bytes that do not fit their sums");
             }
-            Fault::Sick => count(&self.counts.io_errors),
+            Fault::InDoubt => count(&self.counts.io_errors),
             Fault::Object(_) | Fault::Unannounced | Fault::NotPrimary | Fault::Members => {}
         }
     }
@@ -159,8 +160,8 @@ impl Ds {
             // Before the sync: a write that comes meanwhile has not been made durable by it.
             let write = self.index.known(id)?.write;
             let redo_through = self.redo.newest_of(id).unwrap_or(0);
-            if self.redo.is_sick(id, is_backup) {
-                return Err(Fault::Sick);
+            if self.redo.is_in_doubt(id, is_backup) {
+                return Err(Fault::InDoubt);
             }
             let synced = self.blocking(move |objects| {
                 let size_bytes = objects.stat(id)?.size_bytes;
@@ -196,18 +197,18 @@ impl Ds {
     /// A sync of the object has failed. Another one may succeed without having written what this one should have.
     pub(crate) fn failed_sync(&self, id: ObjectId, is_backup: bool, error: ObjectError) -> Fault {
         self.verifier.store((self.random)(), SeqCst);
-        self.redo.failed(id, is_backup);
+        let has_records = self.redo.failed(id, is_backup);
         if is_backup && let Err(error) = self.index.unsettle(id) {
             tracing::error!(file = id.file_id, %error, "a part that differs");
         }
-        if self.redo.newest_of(id).is_none() {
+        if !has_records {
             self.drop_unwritten(id);
         }
         Fault::Object(error)
     }
 
     /// A change as any other: what was found of the object before is old.
-    fn drop_unwritten(&self, id: ObjectId) {
+    pub(crate) fn drop_unwritten(&self, id: ObjectId) {
         let _changing = self.sums.begin(id.file_id);
         let dropped = self.objects.drop_unwritten(id);
         // Members have what was passed on of it.

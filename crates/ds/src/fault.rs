@@ -20,7 +20,7 @@ pub(crate) enum Fault {
     /// The bytes on the disk do not fit their sums, and no other member has better ones.
     Damaged,
     /// An earlier sync failed while the redo log held records of the object (see [`crate::redo_table`]).
-    Sick,
+    InDoubt,
     /// This server is not primary of the place, or not in the reign in which it began.
     NotPrimary,
     /// Other members of the place have not said in time that they have it, and the MDS has not left them out.
@@ -41,7 +41,7 @@ impl Fault {
         match self {
             Self::Object(error) => matches!(error, ObjectError::Io(_)),
             Self::Index(error) => !matches!(error, MetaError::NoSpace | MetaError::TooLarge),
-            Self::Redo(_) | Self::Sick => true,
+            Self::Redo(_) | Self::InDoubt => true,
             Self::Lost | Self::Damaged | Self::NotPrimary | Self::Members | Self::Unannounced => {
                 false
             }
@@ -59,7 +59,7 @@ impl Fault {
             Self::Object(ObjectError::Busy) | Self::Unannounced | Self::Members => NfsStatus::Delay,
             Self::Lost
             | Self::Damaged
-            | Self::Sick
+            | Self::InDoubt
             | Self::Object(_)
             | Self::Index(_)
             | Self::Redo(_) => NfsStatus::Io,
@@ -75,7 +75,7 @@ impl Fault {
             Self::Object(ObjectError::Busy) | Self::Unannounced | Self::Members => Status::TryLater,
             Self::Lost
             | Self::Damaged
-            | Self::Sick
+            | Self::InDoubt
             | Self::Object(_)
             | Self::Index(_)
             | Self::Redo(_) => Status::Io,

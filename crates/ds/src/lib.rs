@@ -30,6 +30,7 @@ mod gate;
 mod given_up;
 mod group_versions;
 mod handles;
+mod in_doubt;
 mod index;
 pub mod join;
 pub mod link;

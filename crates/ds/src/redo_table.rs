@@ -9,19 +9,20 @@
 //! what nobody needs.
 //!
 //! # Failure
-//! An object whose sync failed while it had records is *sick*. Nobody knows what the disk has, and the records are the
-//! only sure copy. They stay, and the object takes no sync until the next start has applied them again. Where it is a part
-//! of a member that is filled, it goes with its records, and is sent anew (`copies/receive.rs`).
+//! An object whose sync failed while it had records is *in doubt*. Nobody knows what the disk has, and the records are the
+//! only sure copy. They stay, and the object takes no sync until they have been applied again ([`crate::in_doubt`], or the next
+//! start). Where it is a part of a member that is filled, it goes with its records, and is sent anew (`copies/receive.rs`).
 //!
-//! At a backup an object is sick after any failed sync. A later one may succeed without the pages of the first, and a
+//! At a backup an object is in doubt after any failed sync. A later one may succeed without the pages of the first, and a
 //! promise of the primary would count on them. The primary puts the backup out instead.
 
 use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use objects::ObjectId;
 use redo::{Fill, RedoError, RedoLog, RedoRecord};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use tracing_mutex::parkinglot::{Mutex, MutexGuard};
 
 /// Locks that order writes with records, by file.
@@ -39,7 +40,7 @@ struct Table {
     objects: FxHashMap<ObjectId, Needed>,
     /// The same, by the first record.
     by_first: BTreeSet<(u64, ObjectId)>,
-    sick: FxHashSet<ObjectId>,
+    in_doubt: BTreeSet<ObjectId>,
     newest: u64,
     /// The newest at the last tick.
     newest_at_tick: u64,
@@ -48,10 +49,14 @@ struct Table {
 }
 
 impl Table {
-    fn note(&mut self, id: ObjectId, newest: u64) {
-        let first = self.objects.get(&id).map_or(newest, |n| n.first);
-        self.set(id, Some(Needed { first, newest }));
-        self.newest = self.newest.max(newest);
+    fn note(&mut self, id: ObjectId, number: u64) {
+        let before = self.objects.get(&id);
+        let needed = Needed {
+            first: before.map_or(number, |n| n.first),
+            newest: before.map_or(number, |n| n.newest.max(number)),
+        };
+        self.set(id, Some(needed));
+        self.newest = self.newest.max(number);
     }
 
     fn set(&mut self, id: ObjectId, needed: Option<Needed>) {
@@ -100,11 +105,11 @@ impl RedoTable {
         self.orders[usize::try_from(at).expect("below ORDERS")].lock()
     }
 
-    /// Takes a record of a write that was applied: its number. `None` when there is no log, no room, or the object is sick.
+    /// Takes a record of a write that was applied: its number. `None` when there is no log, no room, or the object is in doubt.
     pub(crate) fn append(&self, record: &RedoRecord<'_>) -> Option<u64> {
         let log = self.log.as_ref()?;
         let mut table = self.table.lock();
-        if table.sick.contains(&record.id) {
+        if table.in_doubt.contains(&record.id) {
             return None;
         }
         // Under the lock: else a later record could be retired, and this one with it, before it is in the table.
@@ -137,9 +142,9 @@ impl RedoTable {
     }
 
     /// Whether no sync of the object may count, here or at a backup. At a primary clients write again what has no records.
-    pub(crate) fn is_sick(&self, id: ObjectId, is_backup: bool) -> bool {
+    pub(crate) fn is_in_doubt(&self, id: ObjectId, is_backup: bool) -> bool {
         let table = self.table.lock();
-        table.sick.contains(&id) && (is_backup || table.objects.contains_key(&id))
+        table.in_doubt.contains(&id) && (is_backup || table.objects.contains_key(&id))
     }
 
     /// The index says durably that the object is durable past `number`.
@@ -155,12 +160,12 @@ impl RedoTable {
         table.set(id, left);
     }
 
-    /// A sync of the object has failed, here or at a backup.
-    pub(crate) fn failed(&self, id: ObjectId, is_backup: bool) {
+    /// A sync of the object has failed, here or at a backup. Returns whether it has records.
+    pub(crate) fn failed(&self, id: ObjectId, is_backup: bool) -> bool {
         let mut table = self.table.lock();
         let has_records = table.objects.contains_key(&id);
-        if !(has_records || is_backup) || !table.sick.insert(id) {
-            return;
+        if !(has_records || is_backup) || !table.in_doubt.insert(id) {
+            return has_records;
         }
         let file = id.file_id;
         match is_backup {
@@ -170,9 +175,44 @@ impl RedoTable {
             ),
             false => tracing::error!(
                 file,
-                "a sync failed: the redo log keeps what the object was promised; mend the disk and restart"
+                "a sync failed: the redo log keeps what was promised, and it is written again when the disk works"
             ),
         }
+        has_records
+    }
+
+    /// The first object in doubt with records after this one, or the first of all.
+    pub(crate) fn in_doubt_after(&self, last: Option<ObjectId>) -> Option<ObjectId> {
+        let table = self.table.lock();
+        let after = last.map_or(Unbounded, Excluded);
+        let all = table
+            .in_doubt
+            .range((after, Unbounded))
+            .chain(&table.in_doubt);
+        let mut with_records = all.filter(|id| table.objects.contains_key(id));
+        with_records.next().copied()
+    }
+
+    /// The durable records of an object, oldest first, each in its XDR form. Reads the log.
+    ///
+    /// # Errors
+    /// The log's.
+    pub(crate) fn records_of(&self, id: ObjectId) -> Result<Vec<(u64, Vec<u8>)>, RedoError> {
+        let mut records = Vec::new();
+        if let Some(log) = &self.log {
+            log.replay(&mut |number, record| {
+                if record.id == id {
+                    records.push((number, xdr::encode_to_vec(&record)));
+                }
+                true
+            })?;
+        }
+        Ok(records)
+    }
+
+    /// The records of an object have been applied again: a sync of it counts.
+    pub(crate) fn resolved(&self, id: ObjectId) {
+        self.table.lock().in_doubt.remove(&id);
     }
 
     /// The objects are gone for good.
@@ -180,11 +220,11 @@ impl RedoTable {
         let mut table = self.table.lock();
         for id in ids {
             table.set(*id, None);
-            table.sick.remove(id);
+            table.in_doubt.remove(id);
         }
     }
 
-    /// A tick: objects with a record from before the last one, oldest first, at most `max`; none that is sick.
+    /// A tick: objects with a record from before the last one, oldest first, at most `max`; none that is in doubt.
     pub(crate) fn take_old(&self, max: usize) -> Vec<ObjectId> {
         let mut table = self.table.lock();
         let newest = table.newest;
@@ -193,8 +233,10 @@ impl RedoTable {
             .by_first
             .iter()
             .take_while(|(first, _)| *first <= before);
-        let healthy = old.map(|(_, id)| *id).filter(|id| !table.sick.contains(id));
-        healthy.take(max).collect()
+        let sure = old
+            .map(|(_, id)| *id)
+            .filter(|id| !table.in_doubt.contains(id));
+        sure.take(max).collect()
     }
 
     /// Every record up to this one is needed no more.
@@ -263,17 +305,17 @@ mod tests {
     }
 
     #[test]
-    fn a_sick_object_keeps_its_records_and_takes_no_more() {
+    fn an_object_in_doubt_keeps_its_records_and_takes_no_more() {
         let redo = table();
         let (a, b) = (record(1, b"a"), record(2, b"b"));
         redo.failed(a.id, false);
         assert!(
-            !redo.is_sick(a.id, false),
+            !redo.is_in_doubt(a.id, false),
             "it has no records: its writers hear of the failure"
         );
         redo.append(&a);
         redo.failed(a.id, false);
-        assert!(redo.is_sick(a.id, false));
+        assert!(redo.is_in_doubt(a.id, false));
         assert_eq!(redo.append(&a), None);
         assert_eq!(redo.append(&b), Some(2));
         redo.take_old(9);
@@ -283,14 +325,38 @@ mod tests {
     }
 
     #[test]
-    fn at_a_backup_an_object_is_sick_without_records_too() {
+    fn objects_in_doubt_are_named_in_turn_with_their_records_alone() {
+        let redo = table();
+        let (a, b, c) = (record(1, b"a"), record(2, b"b"), record(3, b"c"));
+        assert_eq!(redo.in_doubt_after(None), None);
+        for of in [&a, &b, &a, &c] {
+            redo.append(of);
+        }
+        assert!(redo.failed(a.id, false) && redo.failed(c.id, false));
+        assert!(!redo.failed(record(4, b"").id, true), "it has no records");
+        let in_turn =
+            [None, Some(a.id), Some(b.id), Some(c.id)].map(|last| redo.in_doubt_after(last));
+        assert_eq!(in_turn, [a.id, c.id, c.id, a.id].map(Some));
+        let records = redo.records_of(a.id).unwrap();
+        assert_eq!(records, [1, 3].map(|n| (n, xdr::encode_to_vec(&a))));
+        redo.resolved(a.id);
+        assert!(!redo.is_in_doubt(a.id, false));
+        assert_eq!(redo.in_doubt_after(None), Some(c.id));
+        // Applied again, in the order of the log.
+        redo.note(c.id, 4);
+        redo.note(a.id, 1);
+        assert_eq!(redo.newest_of(a.id), Some(3));
+    }
+
+    #[test]
+    fn at_a_backup_an_object_is_in_doubt_without_records_too() {
         let redo = table();
         let a = record(1, b"a");
         redo.failed(a.id, true);
-        assert!(redo.is_sick(a.id, true));
-        assert!(!redo.is_sick(a.id, false), "it is primary now");
+        assert!(redo.is_in_doubt(a.id, true));
+        assert!(!redo.is_in_doubt(a.id, false), "it is primary now");
         assert_eq!(redo.append(&a), None);
         redo.forget(&[a.id]);
-        assert!(!redo.is_sick(a.id, true), "it is sent anew");
+        assert!(!redo.is_in_doubt(a.id, true), "it is sent anew");
     }
 }

@@ -175,6 +175,7 @@ impl Ds {
         if self.redo.log().is_none() {
             return;
         }
+        self.resolve_in_doubt().await;
         for id in self.redo.take_old(OBJECTS_PER_TICK) {
             if let Err(fault) = self.sync(id).await {
                 self.note(id, &fault);

@@ -70,6 +70,7 @@ pub fn run(make: Make<'_>) {
     a_full_log_refuses_until_something_is_retired(make);
     it_goes_round_many_times(make);
     a_visit_may_end_early(make);
+    a_log_in_use_is_visited_as_far_as_it_is_durable(make);
 }
 
 fn what_is_durable_is_visited_in_order(make: Make<'_>) {
@@ -168,4 +169,25 @@ fn a_visit_may_end_early(make: Make<'_>) {
     });
     replayed.expect("the log is whole");
     assert_eq!(visits, 1);
+}
+
+fn a_log_in_use_is_visited_as_far_as_it_is_durable(make: Make<'_>) {
+    let (log, _) = make(1 << 20);
+    for number in 1..=200_u64 {
+        let fill = u8::try_from(number).expect("small");
+        let appended = log.append(&record(fill, &[fill; 20_000]));
+        assert_eq!(appended, Some(number));
+        let durable = log.durable_through();
+        let visited = numbers(&*log);
+        let first = visited.first().copied().unwrap_or(durable + 1);
+        let last = visited.last().copied().unwrap_or(durable);
+        assert!(visited.iter().copied().eq(first..=last));
+        assert!(last >= durable && last <= number, "{last} of {durable}");
+        wait(&*log, number);
+        if number % 20 == 0 {
+            let retired = log.retire(number - 5).expect("the disk works");
+            let left: Vec<u64> = (retired + 1..=number).collect();
+            assert_eq!(numbers(&*log), left);
+        }
+    }
 }

@@ -60,8 +60,8 @@ pub struct Fill {
 
 /// A log of records with numbers that rise by one, over all openings. All methods may be called from any thread.
 pub trait RedoLog: Send + Sync + 'static {
-    /// Calls `visit` with each record that was durable and not retired when the log was opened, oldest first. It ends
-    /// when `visit` returns false. To be called before anything is appended.
+    /// Calls `visit` with each record that is durable and not retired, oldest first. It ends when `visit` returns false.
+    /// Records may be appended meanwhile; retiring waits. Reads all of the log.
     ///
     /// # Errors
     /// [`RedoError::Corrupt`] for a record that was durable and is not whole, or of a form that this version does not know.

@@ -84,7 +84,8 @@ impl MemRedo {
 impl RedoLog for MemRedo {
     fn replay(&self, visit: &mut dyn FnMut(u64, RedoRecord<'_>) -> bool) -> Result<(), RedoError> {
         let records = self.inner.lock().records.clone();
-        for (number, bytes) in &records {
+        let durable = self.durable_through();
+        for (number, bytes) in records.iter().filter(|(number, _)| *number <= durable) {
             let record = xdr::decode_all(bytes)
                 .map_err(|e| RedoError::Corrupt(format!("record {number}: {e}")))?;
             if !visit(*number, record) {

@@ -61,8 +61,6 @@ const STEP_BYTES: u64 = 64 * 1024;
 pub struct RingLog {
     shared: Arc<Shared>,
     path: PathBuf,
-    /// What the walk at opening began with.
-    opened: Slot,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -186,7 +184,6 @@ impl RingLog {
             (file, slot) = take(path)?;
             (end, steps) = scan(&file, path, slot)?;
         }
-        let opened = slot;
         slot.opening += 1;
         let file = Arc::new(file);
         let slots = Mutex::new(slot);
@@ -221,7 +218,6 @@ impl RingLog {
             thread: Some(thread.spawn(move || of_thread.run())?),
             shared,
             path: path.to_path_buf(),
-            opened,
         })
     }
 }
@@ -310,19 +306,32 @@ fn scan(file: &File, path: &Path, slot: Slot) -> Result<(walk::End, Steps), LogE
 }
 
 impl RingLog {
-    /// Calls `visit` with number and payload of each record that was durable and not retired when the log was opened,
-    /// oldest first. It ends when `visit` returns false. To be called before anything is appended.
+    /// Calls `visit` with number and payload of each record that is durable and not retired, oldest first. It ends when
+    /// `visit` returns false. Records may be appended meanwhile; [`RingLog::retire`] waits.
     ///
     /// # Errors
     /// [`LogError::Corrupt`] for a record that was durable and is not whole.
     pub fn replay(&self, visit: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), LogError> {
+        // While the oldest record stays where it is, nothing from there on is written over.
+        let slot = self.shared.slots.lock();
+        let durable = self.durable_through();
+        if slot.tail_number > durable {
+            return Ok(());
+        }
         let ring = Ring {
             file: &self.shared.file,
             path: &self.path,
-            slot: self.opened,
+            slot: *slot,
         };
-        let walked = ring.walk(&mut |number, _, payload| visit(number, payload));
-        walked.map(drop)
+        let mut is_over = false;
+        let end = ring.walk(&mut |number, _, payload| {
+            is_over = !visit(number, payload) || number == durable;
+            !is_over
+        })?;
+        match is_over {
+            true => Ok(()),
+            false => Err(ring.missing(end)),
+        }
     }
 
     /// Takes a record: its number. Not durable yet. `None` when there is no room for it, or the log has failed.

@@ -133,6 +133,16 @@ impl Ring<'_> {
         Ok(())
     }
 
+    /// The record that should follow is durable, and nothing is there.
+    pub(crate) fn missing(&self, end: End) -> LogError {
+        LogError::Corrupt(format!(
+            "{}: record {} at byte {} was durable and is damaged; restore this server's state_dir from a backup",
+            self.path.display(),
+            end.number,
+            self.place(end.at),
+        ))
+    }
+
     fn damage(&self, end: End, later: &Head) -> LogError {
         LogError::Corrupt(format!(
             "{}: record {} at byte {} is damaged, and record {} says that it was durable; restore this server's \

@@ -389,7 +389,7 @@ fn then_sync(ds: &Ds, part: Part) -> Result<Then, Fault> {
 /// nobody knows what the disk has of it. The primary sends all of it.
 async fn begin_anew(ds: &Ds, part: Part) -> Result<(), Fault> {
     let state = || ds.gate.state_at(part.group, part.id.place);
-    match ds.redo.is_sick(part.id, true) && state() == Some(MemberState::Filling) {
+    match ds.redo.is_in_doubt(part.id, true) && state() == Some(MemberState::Filling) {
         true => ds.empty_part(part.id).await,
         false => Ok(()),
     }

@@ -167,6 +167,8 @@ pub(super) struct Failing {
     pub(super) inner: Arc<MemObjects>,
     /// Syncs that are still to fail.
     pub(super) failures: AtomicU32,
+    /// Writes that are still to succeed.
+    pub(super) writes: AtomicU32,
 }
 
 /// What stores that wrap another leave as it is.
@@ -233,14 +235,32 @@ macro_rules! as_inner {
     };
 }
 
+impl Failing {
+    pub(super) fn over(inner: Arc<MemObjects>) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            failures: AtomicU32::new(0),
+            writes: AtomicU32::new(u32::MAX),
+        })
+    }
+}
+
+/// Takes one of what is left. Returns false when nothing is.
+fn take(left: &AtomicU32) -> bool {
+    left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1))
+        .is_ok()
+}
+
 impl ObjectStore for Failing {
     as_inner!();
     fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
-        self.inner.write(id, offset, data)
+        match take(&self.writes) {
+            true => self.inner.write(id, offset, data),
+            false => Err(ObjectError::Io(std::io::ErrorKind::Other.into())),
+        }
     }
     fn sync(&self, id: ObjectId) -> Result<(), ObjectError> {
-        let one_less = |left: u32| left.checked_sub(1);
-        if self.failures.fetch_update(SeqCst, SeqCst, one_less).is_ok() {
+        if take(&self.failures) {
             self.inner.fail_sync(id);
             return Err(ObjectError::Io(std::io::ErrorKind::Other.into()));
         }
@@ -262,13 +282,10 @@ impl ObjectStore for Held {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_sync_changes_the_verifier_and_memory_forgets_what_it_did_not_write() {
-    let objects = Arc::new(Failing {
-        inner: Arc::new(MemObjects::new(MemOptions {
-            manual: true,
-            ..MemOptions::default()
-        })),
-        failures: AtomicU32::new(0),
-    });
+    let objects = Failing::over(Arc::new(MemObjects::new(MemOptions {
+        manual: true,
+        ..MemOptions::default()
+    })));
     let world = World::with(Arc::new(MemStore::new()), objects.clone(), Mds::new()).await;
     let a = world.client(b"a").await;
     let fh = Grant::to(b"a").fh();
@@ -287,10 +304,8 @@ async fn a_failed_sync_changes_the_verifier_and_memory_forgets_what_it_did_not_w
 #[tokio::test]
 async fn a_stable_write_whose_bytes_a_failed_sync_took_is_not_acknowledged() {
     let stores = Stores::new();
-    let objects = Arc::new(Failing {
-        inner: stores.objects.clone(),
-        failures: AtomicU32::new(1),
-    });
+    let objects = Failing::over(stores.objects.clone());
+    objects.failures.store(1, SeqCst);
     let world = World::with(stores.index.clone(), objects, Mds::new()).await;
     let a = world.client(b"a").await;
     let fh = Grant::to(b"a").fh();
@@ -321,10 +336,7 @@ async fn a_stable_write_whose_bytes_a_failed_sync_took_is_not_acknowledged() {
 
 #[tokio::test]
 async fn cold_reads_and_syncs_run_on_other_threads() {
-    let objects = Arc::new(Failing {
-        inner: Arc::new(MemObjects::new(MemOptions::default())),
-        failures: AtomicU32::new(0),
-    });
+    let objects = Failing::over(Arc::new(MemObjects::new(MemOptions::default())));
     let world = World::offloaded(Arc::new(MemStore::new()), objects).await;
     let a = world.client(b"a").await;
     let fh = Grant::to(b"a").fh();

@@ -4,7 +4,7 @@
 use super::control_calls::Failing;
 use super::*;
 use objects::{ObjectError, ObjectId};
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 
 /// Syncs the log all the time, and the index as long as it may; ends with the handle.
 struct Syncing(tokio::task::JoinHandle<()>);
@@ -210,16 +210,19 @@ async fn a_write_above_the_limit_has_no_record() {
     );
 }
 
-#[tokio::test]
-async fn after_a_failed_sync_the_records_stay_until_a_start_has_applied_them() {
-    let stores = Stores::logged();
-    let _all = syncing(&stores, true);
-    let failing = Arc::new(Failing {
-        inner: stores.objects.clone(),
-        failures: AtomicU32::new(0),
-    });
+/// A data server over objects whose syncs can be made to fail.
+async fn over_failing(stores: &Stores) -> (World, Arc<Failing>) {
+    let failing = Failing::over(stores.objects.clone());
     let (index, _, redo) = stores.disks();
     let world = World::opened((index, failing.clone(), redo), false).await;
+    (world, failing)
+}
+
+#[tokio::test]
+async fn after_a_failed_sync_the_records_stay_until_they_are_applied_again() {
+    let stores = Stores::logged();
+    let _all = syncing(&stores, true);
+    let (world, failing) = over_failing(&stores).await;
     let client = world.client(b"a").await;
     client
         .write(&fh(1), 0, b"abc", StableHow::FileSync)
@@ -229,12 +232,73 @@ async fn after_a_failed_sync_the_records_stay_until_a_start_has_applied_them() {
     assert_eq!(client.commit(&fh(1)).await, Err(NfsStatus::Io));
     // A second sync that succeeds proves nothing: the pages may be gone.
     assert_eq!(client.commit(&fh(1)).await, Err(NfsStatus::Io));
-    world.ds().tick().await;
-    world.ds().tick().await;
     let again = client.write(&fh(1), 0, b"xyz", StableHow::FileSync).await;
     assert_eq!(again.map(|w| w.committed), Err(NfsStatus::Io));
+    // A start applies them.
     let left = stores.after_crash(1);
     assert_eq!(bytes(&ready(&left).await, 1).await, b"abc");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_works_again_gets_what_the_records_promised() {
+    let stores = Stores::logged();
+    let _all = syncing(&stores, true);
+    let (world, failing) = over_failing(&stores).await;
+    let client = world.client(b"a").await;
+    let fh = fh(1);
+    let write = async |offset, data, stable| client.write(&fh, offset, data, stable).await;
+    write(0, b"abc", StableHow::FileSync).await.unwrap();
+    write(1, b"B", StableHow::DataSync).await.unwrap();
+    failing.failures.store(2, SeqCst);
+    assert_eq!(client.commit(&fh).await, Err(NfsStatus::Io));
+    // The first try fails too. Then the disk is left alone for a while.
+    world.ds().tick().await;
+    let unstable = write(3, b"lost", StableHow::Unstable).await.unwrap();
+    assert_eq!(failing.failures.load(SeqCst), 0);
+    world.ds().tick().await;
+    assert_eq!(client.commit(&fh).await, Err(NfsStatus::Io));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    world.ds().tick().await;
+    // What had no record is to be written again.
+    let verifier = client.commit(&fh).await.unwrap();
+    assert_ne!(verifier, unstable.write_verifier);
+    assert!(bytes(&world, 1).await.starts_with(b"aBc"));
+    let wrote = write(2, b"C", StableHow::FileSync).await.unwrap();
+    assert_eq!(wrote.write_verifier, verifier);
+    client.commit(&fh).await.unwrap();
+    world.ds().tick().await;
+    world.ds().tick().await;
+    assert_eq!(world.ds().redo.fill().used_bytes, 0);
+    let left = stores.after_crash(1);
+    assert!(bytes(&ready(&left).await, 1).await.starts_with(b"aBC"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_fails_while_records_are_written_again_hides_nothing_that_was_promised() {
+    let stores = Stores::logged();
+    let _all = syncing(&stores, true);
+    let (world, failing) = over_failing(&stores).await;
+    let client = world.client(b"a").await;
+    let fh = fh(1);
+    for (offset, data) in [(0, b"abc"), (1, b"xyz")] {
+        let written = client.write(&fh, offset, data, StableHow::FileSync).await;
+        written.unwrap();
+    }
+    failing.failures.store(1, SeqCst);
+    assert_eq!(client.commit(&fh).await, Err(NfsStatus::Io));
+    for writes in [0, 1] {
+        failing.writes.store(writes, SeqCst);
+        world.ds().tick().await;
+        assert_eq!(failing.writes.load(SeqCst), 0);
+        assert_eq!(bytes(&world, 1).await, b"axyz");
+        assert_eq!(client.commit(&fh).await, Err(NfsStatus::Io));
+        tokio::time::sleep(Duration::from_secs(9)).await;
+    }
+    failing.writes.store(u32::MAX, SeqCst);
+    world.ds().tick().await;
+    client.commit(&fh).await.unwrap();
+    let left = stores.after_crash(1);
+    assert_eq!(bytes(&ready(&left).await, 1).await, b"axyz");
 }
 
 #[tokio::test]
