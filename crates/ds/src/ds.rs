@@ -22,6 +22,7 @@ use crate::gate::{Admitted, Gate, Refused, Want};
 use crate::in_doubt::Resolving;
 use crate::index::{Index, Membership};
 use crate::redo_table::RedoTable;
+use crate::repeats::Repeats;
 use crate::reports::Reports;
 use crate::size_answers::SizeAnswers;
 use crate::space_told::SpaceTold;
@@ -58,6 +59,7 @@ pub struct Ds {
     pub(crate) copies: Copies,
     pub(crate) failing: Failing,
     pub(crate) sizes: SizeAnswers,
+    pub(crate) repeats: Repeats,
     pub(crate) reports: Reports,
     pub(crate) space_told: SpaceTold,
     pub(crate) sums: Sums,
@@ -128,6 +130,7 @@ impl Ds {
             redo,
             resolving: Resolving::default(),
             sizes: SizeAnswers::default(),
+            repeats: Repeats::default(),
             reports: Reports::default(),
             space_told: SpaceTold::default(),
             sums,

@@ -42,6 +42,7 @@ mod part;
 mod part_index;
 mod part_keys;
 mod redo_table;
+mod repeats;
 mod reports;
 mod role;
 mod rollback_guard;
