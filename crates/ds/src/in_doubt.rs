@@ -11,56 +11,21 @@
 //!
 //! # Failure
 //! An object whose records cannot be written stays in doubt, and so does one whose next sync fails. Pauses between tries double
-//! up to [`PAUSE_MAX`]. The next try begins with another object: one bad block keeps no other object in doubt.
+//! up to [`PAUSE_MAX`](crate::resolving::PAUSE_MAX). The next try begins with another object: one bad block keeps no other object in doubt.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
 
 use meta::Purpose;
 use objects::ObjectId;
 use redo::{RedoError, RedoRecord};
-use tokio::time::Instant;
-use tracing_mutex::parkinglot::Mutex;
 
 use crate::ds::Ds;
 use crate::fault::Fault;
 
 /// Objects that one tick resolves.
 const OBJECTS_PER_TICK: usize = 64;
-/// How long a disk that has failed again is left alone.
-const PAUSE_MIN: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(8);
-
-/// Where resolving goes on, and when.
-#[derive(Debug, Default)]
-pub(crate) struct Resolving(Mutex<State>);
-
-#[derive(Debug, Default)]
-struct State {
-    last: Option<ObjectId>,
-    pause: Duration,
-    paused_until: Option<Instant>,
-}
-
-impl Resolving {
-    fn is_paused(&self) -> bool {
-        let until = self.0.lock().paused_until;
-        until.is_some_and(|until| Instant::now() < until)
-    }
-
-    fn failed(&self) {
-        let mut state = self.0.lock();
-        state.pause = (state.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
-        state.paused_until = Some(Instant::now() + state.pause);
-    }
-
-    fn succeeded(&self) {
-        let mut state = self.0.lock();
-        (state.pause, state.paused_until) = (Duration::ZERO, None);
-    }
-}
 
 impl Ds {
     /// Resolves objects in doubt until one fails.
@@ -69,11 +34,10 @@ impl Ds {
             return;
         }
         for _ in 0..OBJECTS_PER_TICK {
-            let last = self.resolving.0.lock().last;
-            let Some(id) = self.redo.in_doubt_after(last) else {
+            let Some(id) = self.redo.in_doubt_after(self.resolving.last()) else {
                 return;
             };
-            self.resolving.0.lock().last = Some(id);
+            self.resolving.tries(id);
             let resolved = self.resolve(id).await;
             match resolved {
                 Ok(true) => {

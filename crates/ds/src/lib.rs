@@ -44,6 +44,7 @@ mod part_keys;
 mod redo_table;
 mod repeats;
 mod reports;
+mod resolving;
 mod role;
 mod rollback_guard;
 mod rows;
