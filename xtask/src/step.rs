@@ -10,7 +10,7 @@ pub(crate) use beside::Program;
 pub(crate) use counts::Counting;
 
 use crate::repo::Result;
-use counts::{Counts, judge, tally};
+use counts::{Counts, Heard, judge};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -18,7 +18,17 @@ use std::time::{Duration, Instant};
 /// The steps so far.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
-    done: Vec<(String, Counts, Duration)>,
+    done: Vec<Done>,
+}
+
+/// What became of a step.
+#[derive(Debug)]
+struct Done {
+    name: String,
+    counts: Counts,
+    /// What it says of its failures.
+    failures: Vec<String>,
+    time: Duration,
 }
 
 impl Steps {
@@ -26,28 +36,28 @@ impl Steps {
     pub(crate) fn program(&mut self, name: &str, counting: Counting, command: &mut Command) {
         announce(name);
         let start = Instant::now();
-        let counts = match stream(command, counting) {
-            Ok((counts, success)) => judge(counts, success),
+        let (counts, failures) = match stream(command, counting) {
+            Ok((heard, success)) => (judge(heard.counts, success), heard.failures),
             Err(message) => {
                 eprintln!("{name}: {message}");
-                Counts::FAILED
+                (Counts::FAILED, vec![message])
             }
         };
-        self.done.push((name.to_owned(), counts, start.elapsed()));
+        self.push(name, counts, failures, start.elapsed());
     }
 
     /// Runs a check of ours as a step.
     pub(crate) fn check(&mut self, name: &str, check: impl FnOnce() -> Result<()>) {
         announce(name);
         let start = Instant::now();
-        let counts = match check() {
-            Ok(()) => Counts::PASSED,
+        let (counts, failures) = match check() {
+            Ok(()) => (Counts::PASSED, Vec::new()),
             Err(message) => {
                 eprintln!("{name}: {message}");
-                Counts::FAILED
+                (Counts::FAILED, vec![message])
             }
         };
-        self.done.push((name.to_owned(), counts, start.elapsed()));
+        self.push(name, counts, failures, start.elapsed());
     }
 
     /// Runs programs as steps, at most `at_once` of them at a time, started in the order of the list. What they print, on
@@ -67,16 +77,33 @@ impl Steps {
         } else {
             Counts::SKIPPED
         };
-        self.done.push((name.to_owned(), counts, Duration::ZERO));
+        self.push(name, counts, vec![reason.to_owned()], Duration::ZERO);
     }
 
-    /// Prints the table of steps and the closing line.
+    fn push(&mut self, name: &str, counts: Counts, failures: Vec<String>, time: Duration) {
+        self.done.push(Done {
+            name: name.to_owned(),
+            counts,
+            failures,
+            time,
+        });
+    }
+
+    /// Prints what failed, the table of steps and the closing line.
     pub(crate) fn finish(self) -> Result<()> {
         let mut sum = Counts::default();
+        let failed = self.done.iter().filter(|done| done.counts.failed > 0);
+        for Done { name, failures, .. } in failed {
+            println!("\nfailed: {name}");
+            for line in failures {
+                println!("    {line}");
+            }
+        }
         println!("\n{:<24} {:>9}  result", "step", "seconds");
-        for (name, counts, time) in &self.done {
-            println!("{name:<24} {:>9.1}  {counts}", time.as_secs_f64());
-            sum.add(*counts);
+        for done in &self.done {
+            let seconds = done.time.as_secs_f64();
+            println!("{:<24} {seconds:>9.1}  {}", done.name, done.counts);
+            sum.add(done.counts);
         }
         println!("\n{sum}");
         match sum.failed {
@@ -95,14 +122,14 @@ fn announce(name: &str) {
     println!("\n== {name}");
 }
 
-fn stream(command: &mut Command, counting: Counting) -> Result<(Option<Counts>, bool)> {
+fn stream(command: &mut Command, counting: Counting) -> Result<(Heard, bool)> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|e| format!("cannot run {name}: {e}"))?;
     let stdout = child.stdout.take().expect("standard output is a pipe");
-    let mut sum: Option<Counts> = None;
+    let mut heard = Heard::default();
     let mut reader = BufReader::new(stdout);
     let mut line = Vec::new();
     loop {
@@ -113,12 +140,12 @@ fn stream(command: &mut Command, counting: Counting) -> Result<(Option<Counts>, 
         }
         let text = String::from_utf8_lossy(&line);
         print!("{text}");
-        tally(&mut sum, counting, &text);
+        heard.line(counting, &text);
     }
     let status = child
         .wait()
         .map_err(|e| format!("cannot wait for {name}: {e}"))?;
-    Ok((sum, status.success()))
+    Ok((heard, status.success()))
 }
 
 #[cfg(test)]
@@ -139,7 +166,7 @@ mod tests {
         let shell = |counting, script: &str| {
             let mut steps = Steps::default();
             steps.program("a", counting, Command::new("sh").args(["-c", script]));
-            steps.done[0].1
+            steps.done[0].counts
         };
         for counting in [Counting::Whole, Counting::Libtest, Counting::ClosingLine] {
             assert_eq!(shell(counting, "true"), Counts::PASSED);
@@ -162,7 +189,7 @@ mod tests {
             Counting::Whole,
             &mut Command::new("no-such-program-of-ours"),
         );
-        assert_eq!(steps.done[0].1, Counts::FAILED);
+        assert_eq!(steps.done[0].counts, Counts::FAILED);
         assert!(steps.finish().is_err());
     }
 

@@ -2,14 +2,15 @@
 //!
 //! Each line that a program prints gets the name of its step, so that lines of several programs can be told apart.
 
-use super::counts::{Counting, Counts, judge, tally};
+use super::Done;
+use super::counts::{Counting, Counts, Heard, judge};
 use crate::repo::Result;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, pipe};
 use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A program that is a step.
 #[derive(Debug)]
@@ -19,9 +20,9 @@ pub(crate) struct Program {
     pub(crate) command: Command,
 }
 
-/// Runs programs, at most `at_once` of them at a time, started in the order of the list; hands out their names, counts and times
-/// in the same order.
-pub(super) fn run(at_once: usize, programs: Vec<Program>) -> Vec<(String, Counts, Duration)> {
+/// Runs programs, at most `at_once` of them at a time, started in the order of the list; hands out what became of them in the
+/// same order.
+pub(super) fn run(at_once: usize, programs: Vec<Program>) -> Vec<Done> {
     let names: Vec<String> = programs
         .iter()
         .map(|program| program.name.clone())
@@ -47,32 +48,33 @@ pub(super) fn run(at_once: usize, programs: Vec<Program>) -> Vec<(String, Counts
             .flat_map(|done| done.expect("a step does not panic"))
             .collect()
     });
-    done.sort_by_key(|(name, ..)| names.iter().position(|other| other == name));
+    done.sort_by_key(|done| names.iter().position(|other| *other == done.name));
     done
 }
 
-fn step(program: Program) -> (String, Counts, Duration) {
+fn step(program: Program) -> Done {
     let Program {
         name,
         counting,
         command,
     } = program;
     let start = Instant::now();
-    let counts = match passed_on(&name, command, counting) {
-        Ok((counts, success)) => judge(counts, success),
+    let (counts, failures) = match passed_on(&name, command, counting) {
+        Ok((heard, success)) => (judge(heard.counts, success), heard.failures),
         Err(message) => {
             println!("{name}| {message}");
-            Counts::FAILED
+            (Counts::FAILED, vec![message])
         }
     };
-    (name, counts, start.elapsed())
+    Done {
+        name,
+        counts,
+        failures,
+        time: start.elapsed(),
+    }
 }
 
-fn passed_on(
-    name: &str,
-    mut command: Command,
-    counting: Counting,
-) -> Result<(Option<Counts>, bool)> {
+fn passed_on(name: &str, mut command: Command, counting: Counting) -> Result<(Heard, bool)> {
     let unable = |e| format!("cannot run {:?}: {e}", command.get_program());
     let (printed, both) = pipe().map_err(unable)?;
     let other = both.try_clone().map_err(unable)?;
@@ -80,17 +82,17 @@ fn passed_on(
     let mut child = spawned.map_err(|e| format!("cannot run {:?}: {e}", command.get_program()))?;
     // It has the writing ends of the pipe, which must not outlive the program.
     drop(command);
-    let mut sum = None;
+    let mut heard = Heard::default();
     for line in BufReader::new(printed).split(b'\n') {
         let line = line.map_err(|e| format!("cannot read what it prints: {e}"))?;
         let text = String::from_utf8_lossy(&line);
         println!("{name}| {text}");
-        tally(&mut sum, counting, &text);
+        heard.line(counting, &text);
     }
     let status = child
         .wait()
         .map_err(|e| format!("cannot wait for it: {e}"))?;
-    Ok((sum, status.success()))
+    Ok((heard, status.success()))
 }
 
 #[cfg(test)]
@@ -125,7 +127,7 @@ mod tests {
         let done = run(2, list);
         let seen: Vec<_> = done
             .iter()
-            .map(|(name, counts, _)| (&name[..], *counts))
+            .map(|done| (&done.name[..], done.counts))
             .collect();
         let counts = |passed, failed, skipped| Counts {
             passed,

@@ -1,4 +1,7 @@
-//! Counts of tests, and how they are read from what a program prints.
+//! Counts of tests and names of failures, and how they are read from what a program prints.
+
+/// Lines of one step about its failures that are kept for the end.
+const FAILURES_MAX: usize = 20;
 
 /// Tests by what became of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,17 +70,37 @@ pub(super) fn judge(counts: Option<Counts>, success: bool) -> Counts {
     counts
 }
 
-/// Adds what a line of a program counts.
-pub(super) fn tally(sum: &mut Option<Counts>, counting: Counting, line: &str) {
-    match counting {
-        Counting::Whole => {}
-        Counting::Libtest => {
-            if let Some(counts) = libtest(line) {
-                sum.get_or_insert_default().add(counts);
+/// What is heard from a program: its counts, and what it says of its failures.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    pub(super) counts: Option<Counts>,
+    pub(super) failures: Vec<String>,
+}
+
+impl Heard {
+    /// Takes a line of a program.
+    pub(super) fn line(&mut self, counting: Counting, line: &str) {
+        match counting {
+            Counting::Whole => {}
+            Counting::Libtest => {
+                if let Some(counts) = libtest(line) {
+                    self.counts.get_or_insert_default().add(counts);
+                }
             }
+            Counting::ClosingLine => self.counts = closing_line(line).or(self.counts),
         }
-        Counting::ClosingLine => *sum = closing_line(line).or(*sum),
+        if names_a_failure(line) && self.failures.len() < FAILURES_MAX {
+            self.failures.push(line.trim_end().to_owned());
+        }
     }
+}
+
+/// Whether a line is one of libtest, of ours or of cargo that says what failed.
+fn names_a_failure(line: &str) -> bool {
+    let of_libtest = line.starts_with("test ") && line.trim_end().ends_with("... FAILED");
+    let of_a_panic = line.starts_with("thread '") && line.contains("panicked at");
+    let others = ["FAIL ", "error", "Diff in "];
+    of_libtest || of_a_panic || others.iter().any(|start| line.starts_with(start))
 }
 
 fn libtest(line: &str) -> Option<Counts> {
@@ -143,5 +166,24 @@ mod tests {
                 "{other}"
             );
         }
+    }
+    #[test]
+    fn lines_that_name_a_failure_are_kept_up_to_a_limit() {
+        let mut heard = Heard::default();
+        let failures = [
+            "test a::b ... FAILED",
+            "thread 'a::b' panicked at crates/a/src/b.rs:1:2:",
+            "FAIL power (NFSv4.1, 3.0 s): no answer",
+            "error: could not compile `a`",
+        ];
+        for line in failures {
+            heard.line(Counting::Libtest, "test c ... ok\n");
+            heard.line(Counting::Libtest, &format!("{line}\n"));
+        }
+        assert_eq!(heard.failures, failures);
+        for _ in 0..FAILURES_MAX {
+            heard.line(Counting::Whole, failures[3]);
+        }
+        assert_eq!(heard.failures.len(), FAILURES_MAX);
     }
 }
