@@ -32,6 +32,10 @@ const OPEN_WAIT: Duration = Duration::from_secs(2);
 const ITEM_WAIT: Duration = Duration::from_secs(15);
 /// Pause before another connection, and between two looks at progress.
 const PAUSE: Duration = Duration::from_millis(200);
+/// A connection on which nothing was done for so long is tried with a call that does nothing, and for how long. Both, and a
+/// connection by another address, take less than a member may be without progress.
+const PROBE_AFTER: Duration = Duration::from_secs(1);
+const PROBE_WAIT: Duration = Duration::from_secs(1);
 /// How long the MDS may take to leave a member out.
 const OUT_WAIT: Duration = Duration::from_secs(5);
 
@@ -46,6 +50,8 @@ enum Answered {
 enum Ended {
     /// Another one may do better.
     Again(&'static str),
+    /// Another one by another address may do better.
+    Silent(&'static str),
     /// The member has failed.
     Failed(String),
     /// The stream is closed.
@@ -55,12 +61,17 @@ enum Ended {
 /// Carries a stream until it is closed.
 pub(super) async fn carry(nfsd: Arc<Nfsd<Ds>>, connector: Arc<dyn Connector>, stream: Arc<Stream>) {
     let ds = nfsd.role();
+    // Addresses of the member that were silent since one carried anything.
+    let mut silent = 0;
     loop {
         until_work(&stream).await;
-        let why = match once(ds, &*connector, &stream).await {
+        let ended = once(ds, &*connector, (&stream, silent)).await;
+        silent += usize::from(matches!(ended, Ended::Silent(_)));
+        let why = match ended {
             Ended::Closed => return,
             Ended::Failed(why) => why,
-            Ended::Again(why) if stream.is_stalled() => why.to_owned(),
+            Ended::Again(why) | Ended::Silent(why) if stream.is_stalled() => why.to_owned(),
+            Ended::Silent(_) => continue,
             Ended::Again(_) => {
                 sleep(PAUSE).await;
                 continue;
@@ -78,12 +89,12 @@ async fn until_work(stream: &Stream) {
     }
 }
 
-/// One connection, from its beginning to its end.
-async fn once(ds: &Ds, connector: &dyn Connector, stream: &Stream) -> Ended {
+/// One connection, from its beginning to its end. `silent` addresses are tried last.
+async fn once(ds: &Ds, connector: &dyn Connector, (stream, silent): (&Stream, usize)) -> Ended {
     if stream.is_closed() {
         return Ended::Closed;
     }
-    let Some(conn) = connect(ds, connector, stream.ds).await else {
+    let Some(conn) = connect(ds, connector, (stream.ds, silent)).await else {
         return Ended::Again("no connection");
     };
     let ended = match open(ds, &conn, stream).await {
@@ -94,10 +105,17 @@ async fn once(ds: &Ds, connector: &dyn Connector, stream: &Stream) -> Ended {
     ended
 }
 
-/// Connects to the first address of a member that answers.
-async fn connect(ds: &Ds, connector: &dyn Connector, member: u32) -> Option<ConnHandle> {
+/// Connects to the first address of a member that answers; so many of the list are tried last.
+async fn connect(
+    ds: &Ds,
+    connector: &dyn Connector,
+    (member, last): (u32, usize),
+) -> Option<ConnHandle> {
     let known = ds.copies.addresses.lock().get(&member).cloned();
-    for told in known.unwrap_or_default() {
+    let mut known = known.unwrap_or_default();
+    let turn = last.checked_rem(known.len()).unwrap_or(0);
+    known.rotate_left(turn);
+    for told in known {
         let Some(address) = Address::of_told(told.netid.as_str(), told.uaddr.as_str()) else {
             continue;
         };
@@ -113,9 +131,9 @@ async fn connect(ds: &Ds, connector: &dyn Connector, member: u32) -> Option<Conn
 
 /// Proves to a member who calls.
 async fn open(ds: &Ds, conn: &ConnHandle, stream: &Stream) -> Result<(), Ended> {
-    let again = |_| Ended::Again("no answer");
+    let silent = |_| Ended::Silent("no answer");
     let greet = conn.call(encode_call(PartsProc::Greet, &()).into(), OPEN_WAIT);
-    let greet: GreetOk = read_answer(&greet.await.map_err(again)?)
+    let greet: GreetOk = read_answer(&greet.await.map_err(silent)?)
         .map_err(|_| Ended::Again("the greeting is refused"))?;
     if greet.ds_id != stream.ds {
         return Err(Ended::Again("another data server answers there"));
@@ -147,7 +165,7 @@ async fn open(ds: &Ds, conn: &ConnHandle, stream: &Stream) -> Result<(), Ended> 
         mac: opening.mac(key),
     };
     let opened = conn.call(encode_call(PartsProc::Open, &args).into(), OPEN_WAIT);
-    let opened = opened.await.map_err(again)?;
+    let opened = opened.await.map_err(silent)?;
     read_answer::<()>(&opened).map_err(|_| Ended::Again("the opening is refused"))
 }
 
@@ -156,6 +174,7 @@ async fn send(ds: &Ds, conn: &ConnHandle, stream: &Stream) -> Ended {
     stream.rewind();
     let mut under_way = FuturesUnordered::new();
     let mut left_out = FuturesUnordered::new();
+    let mut probes = FuturesUnordered::new();
     loop {
         if stream.is_closed() {
             return Ended::Closed;
@@ -186,15 +205,30 @@ async fn send(ds: &Ds, conn: &ConnHandle, stream: &Stream) -> Ended {
                 }
             }
             Some(()) = left_out.next(), if !left_out.is_empty() => {}
+            Some(answered) = probes.next(), if !probes.is_empty() => {
+                let answered: bool = answered;
+                if !answered && stream.idle_for() >= PROBE_AFTER + PROBE_WAIT {
+                    return Ended::Silent("the path is silent");
+                }
+            }
             () = stream.work.notified() => {}
             _ = conn.closed() => return Ended::Again("the connection broke"),
             () = sleep(PAUSE) => {
                 if stream.is_stalled() {
                     return Ended::Failed("it makes no progress".to_owned());
                 }
+                if probes.is_empty() && stream.idle_for() >= PROBE_AFTER {
+                    probes.push(probe(conn));
+                }
             }
         }
     }
+}
+
+/// Whether the way there and back carries anything.
+async fn probe(conn: &ConnHandle) -> bool {
+    let null = encode_call(PartsProc::Null, &());
+    conn.call(null.into(), PROBE_WAIT).await.is_ok()
 }
 
 /// Whether a member still counts at the place of an item; it does while this server does not serve, and knows no rows.

@@ -27,6 +27,8 @@ const QUEUED_BYTES_MAX: usize = 64 << 20;
 const ITEM_BYTES: usize = 256;
 /// A member without progress for so long has failed (rule P11).
 const NO_PROGRESS: Duration = Duration::from_secs(5);
+/// So has one that has done nothing for so long, however many connections to it were opened meanwhile.
+const NOTHING_DONE: Duration = Duration::from_secs(15);
 
 /// Pause before a member that has no room for an item is sent it again, doubled up to the longest, which is below
 /// [`NO_PROGRESS`].
@@ -182,6 +184,8 @@ struct State {
     room: Option<(u64, Instant)>,
     queued_items: u64,
     /// When the member last acknowledged, or the queue was last empty.
+    done: Instant,
+    /// As `done`, or when it was last connected to.
     progress: Instant,
     is_closed: bool,
 }
@@ -226,6 +230,7 @@ impl Stream {
                 queued_bytes: 0,
                 room: None,
                 queued_items: 0,
+                done: Instant::now(),
                 progress: Instant::now(),
                 is_closed: false,
             }),
@@ -259,7 +264,7 @@ impl Stream {
             return waits;
         }
         if state.queued_bytes == 0 {
-            state.progress = since;
+            (state.done, state.progress) = (since, since);
         }
         state.queued_bytes += item.bytes();
         state.queued_items += 1;
@@ -344,8 +349,9 @@ impl Stream {
     /// The member has done an item.
     pub(super) fn acknowledge(&self, lane: u32, number: u64, answer: PassOk) {
         let mut state = self.state.lock();
-        state.progress = Instant::now();
-        state.room = Some((answer.room_bytes, Instant::now()));
+        let now = Instant::now();
+        (state.done, state.progress) = (now, now);
+        state.room = Some((answer.room_bytes, now));
         let mut freed = 0;
         let lane = &mut state.lanes[lane as usize];
         if lane.full.is_some_and(|full| full.number <= number) {
@@ -382,7 +388,7 @@ impl Stream {
         let mut state = self.state.lock();
         let now = Instant::now();
         // It lives.
-        state.progress = now;
+        (state.done, state.progress) = (now, now);
         state.room = Some((0, now));
         let lane = &mut state.lanes[lane as usize];
         let at = usize::try_from(number.checked_sub(lane.first)?).ok()?;
@@ -436,7 +442,18 @@ impl Stream {
     /// Whether the member had something to do for too long without doing any of it.
     pub(super) fn is_stalled(&self) -> bool {
         let state = self.state.lock();
-        state.queued_bytes > 0 && state.progress.elapsed() >= NO_PROGRESS
+        let is_over =
+            state.progress.elapsed() >= NO_PROGRESS || state.done.elapsed() >= NOTHING_DONE;
+        state.queued_bytes > 0 && is_over
+    }
+
+    /// For how long the member has done nothing though it had something to do.
+    pub(super) fn idle_for(&self) -> Duration {
+        let state = self.state.lock();
+        match state.queued_bytes {
+            0 => Duration::ZERO,
+            _ => state.progress.elapsed(),
+        }
     }
 
     pub(super) fn has_work(&self) -> bool {
@@ -565,6 +582,19 @@ mod tests {
         assert!(stream.is_stalled());
         stream.acknowledge(1, 0, PassOk::default());
         assert!(!stream.is_stalled());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_member_that_only_takes_connections_has_failed() {
+        let stream = Stream::new(2, 1);
+        let _promise = stream.push(head(8), sync(), true);
+        let begun = Instant::now();
+        while !stream.is_stalled() {
+            assert!(begun.elapsed() < NOTHING_DONE);
+            tokio::time::advance(NO_PROGRESS - Duration::from_secs(1)).await;
+            stream.rewind();
+        }
+        assert!(begun.elapsed() > NO_PROGRESS, "each may do better");
     }
 
     #[tokio::test(start_paused = true)]

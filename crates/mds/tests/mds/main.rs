@@ -46,6 +46,7 @@ mod restripe_crash;
 mod restripe_fails;
 mod rig;
 mod scrub;
+mod silent_path;
 mod slow_disk;
 mod space;
 mod stores;

@@ -14,7 +14,7 @@ use nfs4::StableHow;
 use std::time::Duration;
 
 /// New files have two copies.
-async fn keep_two_copies(alice: &Client) {
+pub(crate) async fn keep_two_copies(alice: &Client) {
     let root = alice.lookup(&[]).await.unwrap();
     let set = set_policy(alice, &root, "copies=2 inline_max=0");
     set.await.unwrap();

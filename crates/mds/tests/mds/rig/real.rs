@@ -28,6 +28,8 @@ use xdr::Opaque;
 /// A data server and what it keeps over a restart.
 pub struct Real {
     pub name: String,
+    /// Another address of it, if it has one.
+    pub second_name: Option<String>,
     pub index: Arc<dyn MetaStore>,
     pub objects: Arc<dyn ObjectStore>,
     /// The log of its small stable writes, if it has one.
@@ -56,6 +58,7 @@ impl Real {
     pub fn new(number: u8) -> Self {
         Self {
             name: format!("ds{number}"),
+            second_name: None,
             index: Arc::new(MemStore::new()),
             objects: Arc::new(MemObjects::new(objects::MemOptions::default())),
             redo: None,
@@ -140,11 +143,21 @@ impl Real {
         self.membership = Some(membership);
         port.admit(&self.name, membership.ds_id);
         let shutdown = Shutdown::new();
-        let listener = rig.network.listen(&self.name).unwrap();
         let context = Context::new(TransportLimits::default());
         let parts = ds::copies::PartsProgram::new(nfsd.clone());
         let served = Arc::new(nfsd.clone().with_programs(vec![parts]));
-        tokio::spawn(listener.serve(served, context, shutdown.signal()));
+        let mut names = self.name.clone();
+        for name in [Some(&self.name), self.second_name.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            let listener = rig.network.listen(name).unwrap();
+            let signal = shutdown.signal();
+            tokio::spawn(listener.serve(served.clone(), context.clone(), signal));
+        }
+        if let Some(second) = &self.second_name {
+            names = format!("{names},{second}");
+        }
         let peers = Context::new(TransportLimits::default());
         let copies = ds::copies::CopiesConfig {
             connector: Arc::new(rig.network.connector(&self.name, peers)),
@@ -159,7 +172,7 @@ impl Real {
                     .connector(&self.name, Context::new(TransportLimits::default())),
             ),
             mds: vec![Address::Memory("control".into())],
-            advertise: addresses(&self.name),
+            advertise: addresses(&names),
         };
         let refused = Arc::clone(&self.refused);
         let link = tokio::spawn(async move {
