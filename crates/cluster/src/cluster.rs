@@ -143,6 +143,7 @@ impl Cluster {
             records::load_servers(&*store)?,
             records::load_changes(&*store)?,
         );
+        let orders = records::load_orders(&*store)?;
         let servers = Servers::load(servers, changes, config.ds_lease_ms);
         Ok(Arc::new(Self {
             cluster_id: config.cluster_id,
@@ -166,7 +167,7 @@ impl Cluster {
             verifiers: Mutex::default(),
             lacking_removals: Mutex::default(),
             changed: Notify::new(),
-            moves: Mutex::default(),
+            moves: Mutex::new(Moves::load(orders)),
             replace_after: config.replace_after,
             opened: Instant::now(),
             key_work: tokio::sync::Mutex::default(),

@@ -1,7 +1,7 @@
 //! What an administrator asks for data servers: drain, the way back, remove, replace, rebalance.
 //!
 //! # Ordering
-//! That a data server is drained is durable before the order is answered. `moves` does the rest, also after a restart.
+//! An order is durable before it is answered. `moves` does the rest, also after a restart.
 //!
 //! # Failure
 //! An order that cannot be kept is refused: with too few other data servers, or with files that cannot be moved.
@@ -63,13 +63,7 @@ impl Cluster {
     /// [`AdminError`].
     pub async fn drain(&self, ds: u32, substitute: Option<u32>) -> Result<(), AdminError> {
         self.check_drain(ds, substitute)?;
-        {
-            let mut moves = self.moves.lock();
-            match substitute {
-                Some(other) => moves.substitutes.insert(ds, other),
-                None => moves.substitutes.remove(&ds),
-            };
-        }
+        self.set_substitute(ds, substitute)?;
         self.set_membership(ds, Membership::Draining).await
     }
 
@@ -78,8 +72,19 @@ impl Cluster {
     /// # Errors
     /// [`AdminError`].
     pub async fn undrain(&self, ds: u32) -> Result<(), AdminError> {
-        self.moves.lock().substitutes.remove(&ds);
+        self.set_substitute(ds, None)?;
         self.set_membership(ds, Membership::Active).await
+    }
+
+    /// Stores where the places of a data server go. The change of its membership, which follows, makes it durable.
+    fn set_substitute(&self, ds: u32, substitute: Option<u32>) -> Result<(), AdminError> {
+        let mut moves = self.moves.lock();
+        match substitute {
+            Some(other) => moves.substitutes.insert(ds, other),
+            None => moves.substitutes.remove(&ds),
+        };
+        records::put_orders(&*self.store, &moves.record())?;
+        Ok(())
     }
 
     async fn set_membership(&self, ds: u32, membership: Membership) -> Result<(), AdminError> {
@@ -136,10 +141,18 @@ impl Cluster {
     }
 
     /// Begins to make data servers level, or ends that.
-    pub fn rebalance(&self, is_wanted: bool) {
-        let mut moves = self.moves.lock();
-        moves.is_rebalancing = is_wanted;
-        moves.levelled.clear();
+    ///
+    /// # Errors
+    /// [`AdminError`] when the store fails.
+    pub async fn rebalance(&self, is_wanted: bool) -> Result<(), AdminError> {
+        let seq = {
+            let mut moves = self.moves.lock();
+            moves.is_rebalancing = is_wanted;
+            moves.levelled.clear();
+            records::put_orders(&*self.store, &moves.record())?
+        };
+        self.store.durable(seq).await?;
+        Ok(())
     }
 
     /// Whether data servers are being made level.

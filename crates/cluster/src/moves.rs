@@ -1,8 +1,7 @@
 //! Members that come and go: substitutes for those that are lost, drain, rebalance, primaries that return (P14, P18).
 //!
 //! # Ownership
-//! `steps` says what a place needs next; this file does it. An order of an administrator ends with the process, but that
-//! a data server is drained is in its record.
+//! `steps` says what a place needs next; this file does it. Orders of an administrator are stored, and outlive the process.
 //!
 //! # Ordering
 //! Another member becomes primary when the old one has let go (YIELD). Until that is durable nobody serves the place.
@@ -14,6 +13,7 @@ use crate::call;
 use crate::cluster::Cluster;
 use crate::groups::Groups;
 use crate::members::{changed, failed, set_state};
+use crate::records;
 use crate::servers::{Server, Servers};
 use crate::steps::{Look, Moves, Step, apply, depose, levelled, next_step};
 use control::{LeftArgs, PlaceReign, Refusal, StoppingArgs, YieldArgs};
@@ -164,6 +164,10 @@ impl Cluster {
                 None => {
                     tracing::info!("no further place is moved to make data servers level");
                     moves.is_rebalancing = false;
+                    // Without it the next process finds out again that there is nothing to do.
+                    if let Err(error) = records::put_orders(&*self.store, &moves.record()) {
+                        tracing::error!(%error, "orders");
+                    }
                 }
             }
         }

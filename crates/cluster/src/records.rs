@@ -1,5 +1,5 @@
 //! Durable records of the data plane: data servers (`n`), changes of their stores (`m`), placement groups (`g`),
-//! signing keys (`k`), join tokens (`j`) and access tokens (`y`). Keys are a tag byte and big-endian numbers, values XDR; docs/formats.md
+//! signing keys (`k`), join tokens (`j`), access tokens (`y`) and orders that last (`q`). Keys are a tag byte and big-endian numbers, values XDR; docs/formats.md
 //! has the table.
 //!
 //! Fences need no record: they live for one boot. The cluster floor of the next boot is above every epoch that this one
@@ -18,6 +18,7 @@ const GROUP: u8 = b'g';
 const KEY: u8 = b'k';
 const TOKEN: u8 = b'j';
 const ACCESS: u8 = b'y';
+const ORDERS: u8 = b'q';
 /// Records read in one step.
 const PAGE: usize = 256;
 /// Most data servers that a cluster ever had, expelled ones included (the design's 1,000, rounded up).
@@ -46,6 +47,20 @@ xdr::xdr_struct! {
         pub(crate) fingerprint: [u8; 32],
         /// Where clients reach it, preferred first.
         pub(crate) addresses: List<NetAddr, ADDRESSES_MAX>,
+    }
+
+    /// Where the places of a drained data server go.
+    #[derive(Copy)]
+    pub(crate) struct Substitute {
+        pub(crate) drained: u32,
+        pub(crate) substitute: u32,
+    }
+
+    /// Value of key `q`: what an administrator has asked for and is not done yet.
+    pub(crate) struct OrdersRecord {
+        /// Whether data servers are to be made level.
+        pub(crate) is_rebalancing: bool,
+        pub(crate) substitutes: List<Substitute, { SERVERS_MAX as u32 }>,
     }
 
     /// Value of key `k` key id.
@@ -165,6 +180,16 @@ pub(crate) fn put_server(
         }
         Ok(TxOutcome::Commit)
     })
+}
+
+/// The orders that were stored last; none without a record.
+pub(crate) fn load_orders(store: &dyn MetaStore) -> Result<Option<OrdersRecord>, MetaError> {
+    let value = store.get(&[ORDERS])?;
+    value.map(|value| decode(&value, "orders")).transpose()
+}
+
+pub(crate) fn put_orders(store: &dyn MetaStore, orders: &OrdersRecord) -> Result<Seq, MetaError> {
+    put(store, Purpose::Ordinary, &[ORDERS], orders)
 }
 
 /// How many changes of its store each data server has told of (R9).

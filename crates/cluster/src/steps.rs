@@ -6,6 +6,7 @@
 //!
 //! Decides for one place at a time. May call the tables of this crate; changes no table and stores nothing.
 
+use crate::records::{OrdersRecord, Substitute};
 use crate::servers::{Server, Servers};
 use control::Capacity;
 use layout::{Group, MEMBERS_MAX, Member, MemberState, Row};
@@ -28,6 +29,38 @@ pub(crate) struct Moves {
     pub(crate) levelled: BTreeSet<(u32, usize)>,
     /// Primaries that are asked to let go.
     pub(crate) handing_over: BTreeSet<u32>,
+}
+
+impl Moves {
+    /// With the orders of an earlier process.
+    pub(crate) fn load(record: Option<OrdersRecord>) -> Self {
+        let Some(OrdersRecord {
+            is_rebalancing,
+            substitutes,
+        }) = record
+        else {
+            return Self::default();
+        };
+        let pair = |s: Substitute| (s.drained, s.substitute);
+        Self {
+            substitutes: substitutes.0.into_iter().map(pair).collect(),
+            is_rebalancing,
+            ..Self::default()
+        }
+    }
+
+    /// What outlives this process.
+    pub(crate) fn record(&self) -> OrdersRecord {
+        let pairs = self.substitutes.iter();
+        let pair = |(drained, substitute): (&u32, &u32)| Substitute {
+            drained: *drained,
+            substitute: *substitute,
+        };
+        OrdersRecord {
+            is_rebalancing: self.is_rebalancing,
+            substitutes: pairs.map(pair).collect::<Vec<_>>().into(),
+        }
+    }
 }
 
 /// What a place needs next.
@@ -301,6 +334,7 @@ mod tests {
     //! never through fewer copies than there were.
 
     use super::*;
+    use crate::records;
     use MemberState::{Filling, Leaving, Stale, Sync};
 
     fn row(primary: u32, members: &[(u32, MemberState)]) -> Row {
@@ -359,6 +393,24 @@ mod tests {
         fn next(&self, row: &Row) -> Option<Step> {
             next_step(row, 2, false, &self.look())
         }
+    }
+
+    #[test]
+    fn orders_outlive_the_process() {
+        let store = meta::MemStore::new();
+        let load = || Moves::load(records::load_orders(&store).unwrap());
+        assert_eq!(
+            load().record(),
+            Moves::default().record(),
+            "a store without any"
+        );
+        let mut moves = Moves::default();
+        moves.is_rebalancing = true;
+        moves.substitutes.extend([(1, 4), (3, 5)]);
+        records::put_orders(&store, &moves.record()).unwrap();
+        let loaded = load();
+        assert!(loaded.is_rebalancing);
+        assert_eq!(loaded.substitutes, moves.substitutes);
     }
 
     #[test]

@@ -44,8 +44,8 @@ pub(super) async fn run(fs: &Arc<Fs>, order: Request) -> Result<Value, Refusal> 
             serde_json::to_value(done.map_err(of_cluster)?)
         }
         Request::DsRebalance { wanted } => {
-            cluster.rebalance(wanted);
-            serde_json::to_value(())
+            let order = cluster.rebalance(wanted).await;
+            serde_json::to_value(order.map_err(of_cluster)?)
         }
         Request::FillRate { bytes_per_s } => {
             check_fill_rate(ByteSize(bytes_per_s)).map_err(Refusal::Invalid)?;
