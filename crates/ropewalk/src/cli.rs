@@ -249,6 +249,9 @@ pub(crate) struct OrderArgs {
     /// limit away
     #[arg(long, value_name = "RATE", value_parser = parse_fill_rate)]
     pub max_rate: Option<ByteSize>,
+    /// Print JSON when the command ends
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub place: MdsPlace,
 }
@@ -275,7 +278,7 @@ pub(crate) enum RepairCommand {
         #[command(flatten)]
         place: MdsPlace,
         /// Show the progress until each place has its copies
-        #[arg(long, conflicts_with = "json")]
+        #[arg(long)]
         watch: bool,
         /// Print JSON
         #[arg(long)]

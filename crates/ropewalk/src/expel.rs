@@ -42,8 +42,8 @@ pub(crate) fn run(args: &ExpelArgs) -> Outcome {
     let loss: Loss = ask(&server, &Request::DsLoss { ds_id: args.id })?;
     let is_lossy = loss.last_copies > 0;
     let is_allowed = args.yes_lose_data || args.yes && !is_lossy;
-    if args.json {
-        tell(&loss, is_allowed)?;
+    if args.json && !is_allowed {
+        tell(&loss, false)?;
     }
     if is_lossy {
         if !args.json {
@@ -63,7 +63,11 @@ pub(crate) fn run(args: &ExpelArgs) -> Outcome {
         ds_id: args.id,
         yes_lose_data: args.yes_lose_data,
     };
-    ask::<()>(&server, &order)?;
+    let done = ask::<()>(&server, &order);
+    if args.json {
+        tell(&loss, done.is_ok())?;
+    }
+    done?;
     match args.json {
         true => Ok(()),
         false => out::line(&format!("data server {} is expelled", args.id)),
@@ -74,26 +78,26 @@ pub(crate) fn run(args: &ExpelArgs) -> Outcome {
 pub(crate) fn remove(server: &Server, id: u32, (yes_lose_data, json): (bool, bool)) -> Outcome {
     let mds = status(server)?;
     let row = member(&mds, id)?;
-    if row.places > 0 {
-        let loss: Loss = ask(server, &Request::DsLoss { ds_id: id })?;
-        if json {
-            tell(&loss, yes_lose_data)?;
-        } else if loss.last_copies > 0 {
-            eprint!("{}", losses(row, &loss));
-        }
-    } else if json {
-        let nothing = Loss {
+    let loss: Loss = match row.places {
+        0 => Loss {
             ds: id,
             files_complete: true,
             ..Loss::default()
-        };
-        tell(&nothing, true)?;
+        },
+        _ => ask(server, &Request::DsLoss { ds_id: id })?,
+    };
+    if !json && loss.last_copies > 0 {
+        eprint!("{}", losses(row, &loss));
     }
     let order = Request::DsRemove {
         ds_id: id,
         yes_lose_data,
     };
-    ask::<()>(server, &order)?;
+    let done = ask::<()>(server, &order);
+    if json {
+        tell(&loss, done.is_ok())?;
+    }
+    done?;
     match json {
         true => Ok(()),
         false => out::line(&format!("data server {id} is removed")),

@@ -2,7 +2,7 @@
 //! data are, and what is moved.
 //!
 //! The metadata server does the work; these commands give the order and show how far it is. A command that is ended
-//! leaves the order as it is.
+//! leaves the order as it is. `orders` has those that move data, `unevenness` what a rebalance has to move.
 
 use crate::admin::{Request, Server, ask, mds_server};
 use crate::cli::{DsOrder, OrderArgs, RepairCommand};
@@ -12,15 +12,16 @@ use crate::nfs3_servers;
 use crate::out;
 use crate::status::foreign;
 use crate::status::redundancy::PlacesSummary;
-use crate::status::{DataServerRow, FillingRow, MdsStatus, STATE_EXPELLED, STATE_SERVING, of_mds};
+use crate::status::{DataServerRow, FillingRow, MdsStatus, STATE_EXPELLED, of_mds};
 use crate::table::{bytes, table};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use std::fmt::{self, Write as _};
-use std::time::Duration;
+use std::fmt::Write as _;
 
-/// Pause between two looks at how far it is.
-const LOOK: Duration = Duration::from_millis(500);
+mod orders;
+mod unevenness;
+
+use orders::Progress;
+pub(crate) use orders::bar;
 
 /// `ropewalk ds ORDER`.
 pub(crate) fn run(order: &DsOrder) -> Outcome {
@@ -31,10 +32,7 @@ pub(crate) fn run(order: &DsOrder) -> Outcome {
         DsOrder::DrainNfs3(args) => nfs3_servers::drain(args),
         DsOrder::UndrainNfs3(args) => nfs3_servers::undrain(args),
         DsOrder::RemoveNfs3(args) => nfs3_servers::remove(args),
-        DsOrder::Drain { id, args } => {
-            let server = limited(args)?;
-            drain(&server, (*id, None), args.dry_run, args.wait())
-        }
+        DsOrder::Drain { id, args } => orders::drain(&limited(args)?, (*id, None), args),
         DsOrder::Undrain { id, place } => {
             ask::<()>(&mds_server(place)?, &Request::DsUndrain { ds_id: *id })?;
             out::line(&format!(
@@ -48,13 +46,9 @@ pub(crate) fn run(order: &DsOrder) -> Outcome {
             place,
         } => expel::remove(&mds_server(place)?, *id, (*yes_lose_data, *json)),
         DsOrder::Replace { old, new, args } => {
-            let server = limited(args)?;
-            drain(&server, (*old, Some(*new)), args.dry_run, args.wait())
+            orders::drain(&limited(args)?, (*old, Some(*new)), args)
         }
-        DsOrder::Rebalance { stop, args } => {
-            let server = limited(args)?;
-            rebalance(&server, *stop, args.dry_run, args.wait())
-        }
+        DsOrder::Rebalance { stop, args } => orders::rebalance(&limited(args)?, *stop, args),
     }
 }
 
@@ -78,7 +72,7 @@ pub(crate) fn repair(command: &RepairCommand) -> Outcome {
     };
     let server = mds_server(place)?;
     if *watch {
-        return watch_repair(&server);
+        return watch_repair(&server, *json);
     }
     let mds = status(&server)?;
     if *json {
@@ -115,7 +109,7 @@ fn print_json(value: &impl Serialize) -> Outcome {
 }
 
 fn used(ds: &DataServerRow) -> String {
-    let used = used_bytes(ds);
+    let used = unevenness::used_bytes(ds);
     format!(
         "{} %",
         u128::from(used) * 100 / u128::from(ds.total_bytes.max(1))
@@ -160,161 +154,6 @@ fn server_row(mds: &MdsStatus, id: u32) -> Outcome<&DataServerRow> {
                 "the cluster has no data server {id}; `ropewalk ds list` shows them"
             ))
         })
-}
-
-fn drain(
-    server: &Server,
-    (id, substitute): (u32, Option<u32>),
-    dry_run: bool,
-    wait: bool,
-) -> Outcome {
-    let mds = status(server)?;
-    let row = server_row(&mds, id)?;
-    let order = Request::DsDrain {
-        ds_id: id,
-        substitute,
-        dry_run,
-    };
-    ask::<()>(server, &order)?;
-    let to = substitute.map_or_else(|| "others".to_owned(), |ds| format!("data server {ds}"));
-    if dry_run {
-        let used = used_bytes(row);
-        return out::line(&format!(
-            "would move {} places with {} objects from data server {id} to {to}; {} are used on its disk",
-            row.places,
-            row.objects,
-            bytes(used),
-        ));
-    }
-    let done =
-        format!("data server {id} is empty; `ropewalk ds remove {id}` takes it out of the cluster");
-    if !wait {
-        return out::line(&format!(
-            "data server {id} gives its {} places to {to}; `ropewalk ds list` shows how many are left",
-            row.places
-        ));
-    }
-    let bar = bar(row.places);
-    loop {
-        let mds = status(server)?;
-        let left = server_row(&mds, id)?;
-        bar.set_position(bar.length().unwrap_or(0).saturating_sub(left.places));
-        bar.set_message(message(&mds));
-        if left.places == 0 {
-            bar.finish_and_clear();
-            return out::line(&done);
-        }
-        if left.state != "draining" && left.state != "away" && left.state != "catching up" {
-            bar.finish_and_clear();
-            return Err(failed(format!("data server {id} is drained no more")));
-        }
-        std::thread::sleep(LOOK);
-    }
-}
-
-fn rebalance(server: &Server, stop: bool, dry_run: bool, wait: bool) -> Outcome {
-    if dry_run {
-        return list(&status(server)?, false);
-    }
-    ask::<()>(server, &Request::DsRebalance { wanted: !stop })?;
-    if stop {
-        return out::line("no further place is moved; those that are under way are finished");
-    }
-    if !wait {
-        return out::line(
-            "places are moved until the data servers are level; `ropewalk repair status` shows it",
-        );
-    }
-    let style = ProgressStyle::with_template("{bar:30} {elapsed} {msg}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    let bar = ProgressBar::new(0).with_style(style);
-    let mut before = None;
-    loop {
-        let mds = status(server)?;
-        let unevenness = Unevenness::of(&mds.data_servers, before);
-        before = Some(unevenness);
-        let left = unevenness.count();
-        let most = bar.length().unwrap_or(0).max(left);
-        bar.set_length(most);
-        bar.set_position(most - left);
-        bar.set_message(format!("{unevenness} {}", message(&mds)));
-        if !mds.rebalancing {
-            bar.finish_and_clear();
-            return list(&mds, false);
-        }
-        std::thread::sleep(LOOK);
-    }
-}
-
-/// Fills that differ by less, in thousandths, are those of one disk, which all share.
-const ONE_DISK_PERMILLE: u64 = 10;
-
-/// What is to be moved until data servers are level, about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unevenness {
-    /// Bytes: servers fill their disks to the same share.
-    Bytes(u64),
-    /// Where all are on one disk.
-    Places(u64),
-}
-
-impl Unevenness {
-    /// Of those that take new files; in bytes or places as `before`, if it is told.
-    fn of(rows: &[DataServerRow], before: Option<Self>) -> Self {
-        let serving = || rows.iter().filter(|row| row.state == STATE_SERVING);
-        // What is above this share of a whole.
-        let above = |is: fn(&DataServerRow) -> u64, of: fn(&DataServerRow) -> u64| {
-            let all = serving().map(|row| u128::from(is(row))).sum::<u128>();
-            let whole = serving().map(|row| u128::from(of(row))).sum::<u128>();
-            let share = |row| (u128::from(of(row)) * all).div_ceil(whole.max(1));
-            let above = serving().map(|row| u128::from(is(row)).saturating_sub(share(row)));
-            u64::try_from(above.sum::<u128>()).unwrap_or(u64::MAX)
-        };
-        let is_one_disk = || {
-            let fills = || serving().map(|row| permille(used_bytes(row), row.total_bytes));
-            fills().max().unwrap_or(0) < fills().min().unwrap_or(0) + ONE_DISK_PERMILLE
-        };
-        let counts_places = match before {
-            Some(before) => matches!(before, Self::Places(_)),
-            None => is_one_disk(),
-        };
-        match counts_places {
-            true => Self::Places(above(|row| row.places, |_| 1)),
-            false => Self::Bytes(above(used_bytes, |row| row.total_bytes)),
-        }
-    }
-
-    fn count(self) -> u64 {
-        match self {
-            Self::Bytes(count) | Self::Places(count) => count,
-        }
-    }
-}
-
-impl fmt::Display for Unevenness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bytes(count) => write!(f, "about {} to move", bytes(*count)),
-            Self::Places(1) => write!(f, "about 1 place to move"),
-            Self::Places(count) => write!(f, "about {count} places to move"),
-        }
-    }
-}
-
-fn used_bytes(row: &DataServerRow) -> u64 {
-    row.total_bytes.saturating_sub(row.free_bytes)
-}
-
-fn permille(part: u64, whole: u64) -> u64 {
-    let permille = u128::from(part) * 1000 / u128::from(whole.max(1));
-    u64::try_from(permille).unwrap_or(1000)
-}
-
-/// A bar of places.
-pub(crate) fn bar(length: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} places, {elapsed} {msg}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(length).with_style(style)
 }
 
 /// What is filled now, in one line.
@@ -398,70 +237,18 @@ fn repair_text(mds: &MdsStatus) -> String {
 }
 
 /// Shows the repair until each place has its copies.
-fn watch_repair(server: &Server) -> Outcome {
-    let first = Repair::of(&status(server)?).under_replicated;
-    let bar = bar(first);
-    loop {
-        let mds = status(server)?;
-        let repair = Repair::of(&mds);
-        bar.set_length(first.max(repair.under_replicated));
-        bar.set_position(
-            bar.length()
-                .unwrap_or(0)
-                .saturating_sub(repair.under_replicated),
-        );
-        bar.set_message(message(&mds));
-        if repair.under_replicated == 0 {
-            bar.finish_and_clear();
-            return out::line(&format!("all {} places have their copies", repair.places));
-        }
-        std::thread::sleep(LOOK);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    //! Goal: what a rebalance has left is told by what it makes level.
-
-    use super::*;
-
-    fn row(state: &str, (total_bytes, free_bytes): (u64, u64), places: u64) -> DataServerRow {
-        DataServerRow {
-            state: state.to_owned(),
-            total_bytes,
-            free_bytes,
-            places,
-            ..DataServerRow::default()
-        }
-    }
-
-    #[test]
-    fn what_is_to_be_moved_is_told_in_bytes_and_on_one_disk_in_places() {
-        let cases = [
-            (vec![], Unevenness::Places(0), "about 0 places to move"),
-            (
-                vec![
-                    row(STATE_SERVING, (1000, 400), 16),
-                    row(STATE_SERVING, (1000, 401), 16),
-                    row(STATE_SERVING, (1000, 400), 10),
-                ],
-                Unevenness::Places(4),
-                "about 4 places to move",
-            ),
-            (
-                vec![
-                    row(STATE_SERVING, (3000, 1200), 8),
-                    row(STATE_SERVING, (3000, 3000), 0),
-                    row(STATE_EXPELLED, (1000, 1000), 0),
-                ],
-                Unevenness::Bytes(900),
-                "about 900 B to move",
-            ),
-        ];
-        for (rows, expected, text) in cases {
-            let told = Unevenness::of(&rows, None);
-            assert_eq!((told, told.to_string().as_str()), (expected, text));
-            assert_eq!(Unevenness::of(&[], Some(told)).count(), 0, "level");
-        }
+fn watch_repair(server: &Server, json: bool) -> Outcome {
+    let mds = orders::watch(server, "places", |mds| {
+        let left = Repair::of(mds).under_replicated;
+        Ok(Progress {
+            left,
+            is_over: left == 0,
+            message: message(mds),
+        })
+    })?;
+    let repair = Repair::of(&mds);
+    match json {
+        true => print_json(&repair),
+        false => out::line(&format!("all {} places have their copies", repair.places)),
     }
 }

@@ -145,7 +145,7 @@ async fn compare(plan: &Plan, written: blake3::Hash) -> Outcome {
 /// Waits until each place has its copies, at data servers that are there.
 async fn repaired(cluster: &mut Cluster, lost: Instant) -> Outcome<PlacesSummary> {
     let socket = cluster.socket();
-    let bar = movement::bar(0);
+    let bar = movement::bar(0, "places");
     let mut worst = 0;
     loop {
         let mds: MdsStatus = ask_async(socket.clone(), Request::Status).await?;
