@@ -73,8 +73,6 @@ pub(crate) struct DsNode {
     redo: Arc<SimRedo>,
     objects: Arc<MemObjects>,
     disk: DiskTrouble,
-    /// Its disk has failed since it was started.
-    has_failed: bool,
     start: Instant,
     incarnation: u32,
     membership: Option<Membership>,
@@ -98,7 +96,6 @@ impl DsNode {
             redo,
             objects: Arc::new(objects),
             disk,
-            has_failed: false,
             start: Instant::now(),
             incarnation: 0,
             membership: None,
@@ -113,7 +110,6 @@ impl DsNode {
 
     /// Its disk is in trouble for some time.
     pub(crate) fn disk_ails(&mut self, ailment: Ailment, how_long: Duration, rng: Rng) {
-        self.has_failed |= matches!(ailment, Ailment::Failing { .. });
         let ms = how_long.as_millis();
         self.parts.trace.tell(
             &self.host(),
@@ -122,13 +118,9 @@ impl DsNode {
         self.disk.begin(ailment, how_long, rng);
     }
 
-    /// Its disk has failed, and is well. A data server takes no COMMIT of an object whose sync failed until it is started again:
-    /// an administrator does so when the disk is mended.
-    pub(crate) async fn mend(&mut self) {
+    /// Its disk is well.
+    pub(crate) fn mend(&mut self) {
         self.disk.end();
-        if self.has_failed {
-            self.crash().await;
-        }
     }
 
     /// What ails its disk.
@@ -158,6 +150,13 @@ impl DsNode {
         format!("{}/{}", self.host(), self.incarnation)
     }
 
+    fn random(&mut self) -> Arc<dyn Fn() -> u64 + Send + Sync> {
+        match self.parts.bug {
+            Some(InjectedBug::KeepVerifiers) => Rng::new(self.parts.index as u64).into_source(),
+            _ => self.parts.rng.split().into_source(),
+        }
+    }
+
     fn config(&mut self) -> DsConfig {
         let start = self.start;
         let objects = HostObjects {
@@ -169,7 +168,7 @@ impl DsNode {
             index: self.index.clone(),
             objects: Arc::new(objects),
             redo: Some(self.redo.clone()),
-            random: self.parts.rng.split().into_source(),
+            random: self.random(),
             clock: Arc::new(move || {
                 let run = start.elapsed();
                 NfsTime {
@@ -177,7 +176,10 @@ impl DsNode {
                     nanoseconds: run.subsec_nanos(),
                 }
             }),
-            lease_clock: ds::virtual_lease_clock(),
+            lease_clock: match self.parts.bug {
+                Some(InjectedBug::ServePastLease) => Arc::new(|| Duration::ZERO),
+                _ => ds::virtual_lease_clock(),
+            },
             offload: false,
             peers: None,
             clients: ClientLimits {
@@ -198,7 +200,6 @@ impl DsNode {
     /// Why the server does not start: a finding.
     pub(crate) async fn start(&mut self, mds: Option<&Nfsd<Mds>>) -> Result<(), String> {
         self.incarnation += 1;
-        self.has_failed = false;
         let host = self.host();
         let number = self.incarnation;
         self.parts

@@ -77,11 +77,16 @@ impl Mover {
             let cluster = fs.cluster();
             // A refusal is an answer: too few others, or it is no member yet.
             let done = match what {
-                0..50 => ("drains", cluster.drain(ds, None).await.is_ok()),
+                0..35 => ("drains", cluster.drain(ds, None).await.is_ok()),
+                35..50 => {
+                    let other = ds % self.servers + 1;
+                    let done = cluster.drain(ds, Some(other)).await;
+                    ("has the next one replace", done.is_ok())
+                }
                 50..80 => ("drains no more", cluster.undrain(ds).await.is_ok()),
                 _ => {
-                    cluster.rebalance(true);
-                    ("has all level with", true)
+                    let done = cluster.rebalance(true).await;
+                    ("has all level with", done.is_ok())
                 }
             };
             let (word, is_done) = done;
@@ -105,7 +110,7 @@ pub(crate) async fn end(mds: &MdsNode, servers: u32) {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     let cluster = fs.cluster();
-    cluster.rebalance(false);
+    let _ended = cluster.rebalance(false).await;
     for ds in 1..=servers {
         let _unknown = cluster.undrain(ds).await;
     }

@@ -3,7 +3,7 @@
 //! A reply is judged when it is sent, whether or not it arrives: a promise is made by sending it.
 
 use crate::check::Findings;
-use crate::check::{attrs, io, once, promises, stateids};
+use crate::check::{attrs, io, once, promises, roles, stateids};
 use crate::tap_hosts::{HostAnswered, HostAsked};
 use crate::trace::{Trace, host};
 use crate::wire::{self, Ask, Got, OlderKey, Reply, Request, SlotKey};
@@ -41,6 +41,7 @@ struct State {
     once: once::Checker,
     io: io::Checker,
     promises: promises::Checker,
+    roles: roles::Checker,
 }
 
 /// The tap. Cheap to clone.
@@ -70,6 +71,7 @@ impl Tap {
             once: once::Checker::default(),
             io: io::Checker::default(),
             promises: promises::Checker::new(copies_min),
+            roles: roles::Checker::default(),
         };
         Self {
             state: Arc::new(Mutex::new(state)),
@@ -252,6 +254,9 @@ impl Tap {
             let found = state.io.ds_reply(server, request, reply, sent);
             found.into_iter().for_each(|text| self.findings.add(text));
             let found = state.promises.ds_reply(server, request, reply, sent);
+            found.into_iter().for_each(|text| self.findings.add(text));
+            let answered = (server, request, reply);
+            let found = state.roles.ds_reply(answered, (sent, now));
             found.into_iter().for_each(|text| self.findings.add(text));
             return;
         }

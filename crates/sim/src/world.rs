@@ -520,7 +520,7 @@ impl World {
         }
         for ds in &self.ds {
             let mut ds = ds.lock().await;
-            ds.mend().await;
+            ds.mend();
             if !ds.is_running() {
                 ds.start(None).await?;
             }

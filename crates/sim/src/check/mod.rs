@@ -5,6 +5,7 @@
 //! | [`attrs`] | change values never repeat with other content and never go back (R7) |
 //! | [`stateids`] | no stateid is issued twice, over restarts too |
 //! | [`promises`] | nothing is promised to fewer copies than must be in sync (P20) |
+//! | [`roles`] | nothing is answered in an old reign of a place after a newer one (P3, P4, P12) |
 //! | [`once`] | a request under a slot and sequence id is executed once |
 //! | [`names`] | what clients saw of the name space fits one order of what they did (linearizability) |
 //! | [`delegations`] | a delegation excludes what it says, and what is cached under it is never stale |
@@ -28,6 +29,7 @@ pub(crate) mod names;
 pub(crate) mod once;
 pub(crate) mod promises;
 pub(crate) mod replicas;
+pub(crate) mod roles;
 pub(crate) mod shares;
 pub(crate) mod stateids;
 pub(crate) mod times;
