@@ -176,10 +176,7 @@ impl DsNode {
                     nanoseconds: run.subsec_nanos(),
                 }
             }),
-            lease_clock: match self.parts.bug {
-                Some(InjectedBug::ServePastLease) => Arc::new(|| Duration::ZERO),
-                _ => ds::virtual_lease_clock(),
-            },
+            lease_clock: ds::virtual_lease_clock(),
             offload: false,
             peers: None,
             clients: ClientLimits {

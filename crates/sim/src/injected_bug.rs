@@ -57,8 +57,6 @@ pub enum InjectedBug {
     IgnoreFences,
     /// Members of places acknowledge each third write that is passed on to them, and do not apply it.
     DropItems,
-    /// The data servers serve on after their lease has ended.
-    ServePastLease,
     /// The data servers draw the same numbers at each start, so that no write verifier tells of a restart.
     KeepVerifiers,
     /// The metadata server asks for no second copy before a promise.

@@ -314,6 +314,13 @@ fn copies_that_are_not_synced_are_found() {
 }
 
 #[test]
+fn write_verifiers_that_outlive_a_power_cut_are_found() {
+    let words = "which was replaced or never written";
+    let fault = InjectedBug::KeepVerifiers;
+    assert!(is_found(fault, Config::replicated(), SEEDS, words));
+}
+
+#[test]
 fn syncs_that_fail_and_are_taken_for_done_are_found() {
     let words = "which was replaced or never written";
     let fault = InjectedBug::IgnoreFailedSyncs;

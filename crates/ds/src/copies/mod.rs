@@ -31,7 +31,7 @@ mod leave;
 mod levelled;
 mod noted;
 mod own_room;
-mod receive;
+pub(crate) mod receive;
 mod received;
 pub(crate) mod removed;
 mod room;

@@ -139,7 +139,7 @@ fn open(ds: &Ds, conn: &ConnHandle, args: &StreamOpenArgs) -> Result<(), Status>
 }
 
 /// Whether the caller may pass on items of this place in this reign.
-fn check_role(ds: &Ds, from: u32, args: &PassArgs<'_>) -> Result<(), Status> {
+pub(crate) fn check_role(ds: &Ds, from: u32, args: &PassArgs<'_>) -> Result<(), Status> {
     let known = ds.gate.with_rows(|rows, ds_id| {
         let row = &rows.of(args.group, args.place)?.row;
         let is_member = matches!(

@@ -1,8 +1,10 @@
 //! Who is primary of a place, and what a handle of a place lets through (P1, P2, P4, P21).
 
 use super::*;
+use crate::copies::receive::check_role;
 use control::{PlaceReign, PlaceRow, RowsArgs, YieldArgs};
 use layout::{HandlePlace, Row};
+use parts::{FileGeneration, PassArgs, StreamItem};
 
 /// This server.
 const SELF: u32 = 3;
@@ -79,6 +81,43 @@ async fn a_handle_of_a_place_needs_a_row_with_this_server_as_primary_in_that_rei
     );
     assert_eq!(write_at(&a, &handle(1, 7), UNIT).await, Ok(()));
     assert_eq!(world.ds().status().refusals.other_place, 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn items_are_taken_from_the_primary_of_the_present_reign_alone() {
+    let world = World::new().await;
+    let check = |from: u32, (place, reign): (u32, u32)| {
+        let args = PassArgs {
+            lane: 0,
+            number: 0,
+            group: GROUP,
+            place,
+            reign,
+            file: FileGeneration {
+                file_id: 1,
+                generation: 1,
+            },
+            time: NfsTime::default(),
+            item: StreamItem::Sync,
+        };
+        check_role(world.ds(), from, &args)
+    };
+    tell(&world, vec![told(1, 5, Row::new(&[4, SELF], 5))])
+        .await
+        .unwrap();
+    assert_eq!(check(4, (1, 5)), Ok(()));
+    for (from, at, why) in [
+        (4, (1, 4), "an older reign"),
+        (4, (1, 6), "a reign that is not known yet"),
+        (6, (1, 5), "another primary"),
+        (4, (0, 5), "a place that it has no row of"),
+    ] {
+        assert_eq!(check(from, at), Err(Status::NotPrimary), "{why}");
+    }
+    tell(&world, vec![told(1, 7, Row::new(&[SELF, 4], 7))])
+        .await
+        .unwrap();
+    assert_eq!(check(4, (1, 5)), Err(Status::NotPrimary), "it was deposed");
 }
 
 #[tokio::test(start_paused = true)]

@@ -322,3 +322,18 @@ fn epochs_order_by_boot_first_and_never_run_into_the_next_boot() {
     assert_eq!((epoch.boot(), epoch.counter()), (u32::MAX, 5));
     assert_eq!(Epoch::from_u64(epoch.as_u64()), epoch);
 }
+
+#[test]
+fn the_verifier_of_a_place_differs_with_its_process_its_group_its_place_and_its_reign() {
+    let verifiers = [
+        place_verifier([1; 8], 2, 3, 4),
+        place_verifier([2; 8], 2, 3, 4),
+        place_verifier([1; 8], 3, 3, 4),
+        place_verifier([1; 8], 2, 4, 4),
+        place_verifier([1; 8], 2, 3, 5),
+    ];
+    for (n, verifier) in verifiers.iter().enumerate() {
+        assert!(!verifiers[..n].contains(verifier), "{n}");
+    }
+    assert_eq!(place_verifier([1; 8], 2, 3, 4), verifiers[0]);
+}
