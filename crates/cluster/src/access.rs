@@ -43,8 +43,8 @@ impl From<MetaError> for AccessError {
     }
 }
 
-/// Makes a token; its number. Tokens whose time is over make room. Numbers grow, but one that was the greatest may come
-/// again: a secret of an earlier token does not fit it.
+/// Makes a token; its number. Tokens whose time is over make room. No number comes again, so that a repeated revocation cannot
+/// meet another token.
 ///
 /// # Errors
 /// [`AccessError::Full`] or [`AccessError::Store`].
@@ -148,5 +148,38 @@ mod tests {
         assert!(records::delete_access(&store, 1).unwrap().is_none());
         assert!(records::get_access(&store, 1).unwrap().is_none());
         assert_eq!(records::get_access(&store, 3).unwrap(), Some(record(0)));
+    }
+
+    #[test]
+    fn the_number_of_a_revoked_token_never_comes_again() {
+        let store = MemStore::new();
+        let put = |expires_ms, now_ms| {
+            let is_over = |old: &AccessRecord| is_over(old, now_ms);
+            let put = records::put_access(&store, &record(expires_ms), is_over, 1);
+            put.unwrap().map(|(id, _)| id)
+        };
+        let revoke = |id| records::delete_access(&store, id).unwrap().is_some();
+        assert_eq!(put(0, 10), Some(1));
+        assert!(revoke(1));
+        assert_eq!(put(20, 10), Some(2));
+        assert!(!revoke(1), "a retry");
+        assert_eq!(put(0, 20), Some(3), "the second is over");
+        assert!(revoke(3));
+        assert_eq!(put(0, 20), Some(4));
+    }
+
+    #[test]
+    fn a_store_of_an_earlier_release_takes_note_when_a_token_goes() {
+        let store = MemStore::new();
+        assert_eq!(put_one(&store), Some(1));
+        assert_eq!(put_one(&store), Some(2));
+        records::forget_newest_access(&store);
+        assert!(records::delete_access(&store, 2).unwrap().is_some());
+        assert_eq!(put_one(&store), Some(3));
+    }
+
+    fn put_one(store: &MemStore) -> Option<u32> {
+        let put = records::put_access(store, &record(0), |_| false, 9);
+        put.unwrap().map(|(id, _)| id)
     }
 }

@@ -1,5 +1,6 @@
 //! Durable records of the data plane: data servers (`n`), changes of their stores (`m`), placement groups (`g`),
-//! signing keys (`k`), join tokens (`j`), access tokens (`y`) and orders that last (`q`). Keys are a tag byte and big-endian numbers, values XDR; docs/formats.md
+//! signing keys (`k`), join tokens (`j`), access tokens (`y`), the greatest number of one (`saccess_newest`) and orders that last
+//! (`q`). Keys are a tag byte and big-endian numbers, values XDR; docs/formats.md
 //! has the table.
 //!
 //! Fences need no record: they live for one boot. The cluster floor of the next boot is above every epoch that this one
@@ -19,6 +20,8 @@ const KEY: u8 = b'k';
 const TOKEN: u8 = b'j';
 const ACCESS: u8 = b'y';
 const ORDERS: u8 = b'q';
+/// The greatest number that an access token ever had.
+const NEWEST_ACCESS: &[u8] = b"saccess_newest";
 /// Records read in one step.
 const PAGE: usize = 256;
 /// Most data servers that a cluster ever had, expelled ones included (the design's 1,000, rounded up).
@@ -360,7 +363,7 @@ pub(crate) fn get_access(
     value.map(|v| decode(&v, "access token")).transpose()
 }
 
-/// Stores an access token under the number above the greatest; `None` when there are `tokens_max` that are not over.
+/// Stores an access token under a number above all that were ever given; `None` when there are `tokens_max` that are not over.
 pub(crate) fn put_access(
     store: &dyn MetaStore,
     record: &AccessRecord,
@@ -371,24 +374,31 @@ pub(crate) fn put_access(
     let mut made = None;
     let seq = store.transact(&mut |tx| {
         tx.purpose(Purpose::Removal);
-        let (mut count, mut id) = (0, 0_u32);
+        let (mut count, mut newest) = (0, newest_access(tx)?);
         for (key, value) in tx.scan(&start, &end, tokens_max + 1)? {
             let number = key.get(1..).and_then(|b| <[u8; 4]>::try_from(b).ok());
             let number =
                 number.ok_or_else(|| MetaError::Corrupt("key of an access token".to_owned()))?;
-            id = u32::from_be_bytes(number);
+            newest = newest.max(u32::from_be_bytes(number));
             match is_over(&decode(&value, "access token")?) {
                 true => tx.delete(&key),
                 false => count += 1,
             }
         }
-        made = id.checked_add(1).filter(|_| count < tokens_max);
+        made = newest.checked_add(1).filter(|_| count < tokens_max);
         if let Some(id) = made {
             tx.put(&numbered(ACCESS, id), &xdr::encode_to_vec(record));
         }
+        tx.put(NEWEST_ACCESS, &xdr::encode_to_vec(&made.unwrap_or(newest)));
         Ok(TxOutcome::Commit)
     })?;
     Ok(made.map(|id| (id, seq)))
+}
+
+/// The greatest number that was noted for an access token; 0 for none.
+fn newest_access(tx: &mut dyn meta::Tx) -> Result<u32, MetaError> {
+    let value = tx.get(NEWEST_ACCESS)?;
+    value.map_or(Ok(0), |v| decode(&v, "newest access token"))
 }
 
 /// Deletes an access token; `None` when there is none of this number.
@@ -402,7 +412,20 @@ pub(crate) fn delete_access(store: &dyn MetaStore, id: u32) -> Result<Option<Seq
             return Ok(TxOutcome::Abort);
         }
         tx.delete(&key);
+        // A store of an earlier release has no note. Without one the number of the newest token would come again.
+        let newest = newest_access(tx)?.max(id);
+        tx.put(NEWEST_ACCESS, &xdr::encode_to_vec(&newest));
         Ok(TxOutcome::Commit)
     })?;
     Ok(was_there.then_some(seq))
+}
+
+/// Makes the store one of a release that took no note of the greatest number of an access token.
+#[cfg(test)]
+pub(crate) fn forget_newest_access(store: &dyn MetaStore) {
+    let forgotten = store.transact(&mut |tx| {
+        tx.delete(NEWEST_ACCESS);
+        Ok(TxOutcome::Commit)
+    });
+    forgotten.unwrap();
 }
