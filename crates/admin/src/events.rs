@@ -11,6 +11,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use tracing_mutex::parkinglot::Mutex;
 
+/// Target of all lines `audit:`. Whoever filters the log lets them through, whatever its level is.
+pub const AUDIT_TARGET: &str = "ropewalk::audit";
 /// Most events that are kept; the oldest go first.
 pub const EVENTS_MAX: usize = 512;
 /// Longest text of an event in bytes; the rest is cut off.

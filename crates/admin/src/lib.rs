@@ -30,7 +30,7 @@ mod tunnel;
 pub use ask::{AskError, ClientTls, Server, ask};
 pub use caller::{Caller, CallerRole, Denied};
 pub use desk::{Answering, Asset, BoxFuture, Desk, Refusal};
-pub use events::{EVENTS_MAX, Event, EventPage, Events, Level};
+pub use events::{AUDIT_TARGET, EVENTS_MAX, Event, EventPage, Events, Level};
 pub use openapi::{Answers, document};
 pub use problem::Problem;
 pub use request::{CLIENTS_MAX, Request};

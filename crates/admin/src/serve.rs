@@ -9,6 +9,7 @@
 
 use crate::caller::{Caller, CallerRole, Denied};
 use crate::desk::{Asset, Desk};
+use crate::events::AUDIT_TARGET;
 use crate::http_form::{GET_AND_HEAD, decode, find};
 use crate::problem::{PROBLEM_JSON, Problem};
 use crate::route::{API_ROOT, Route};
@@ -362,7 +363,7 @@ fn tell_of_denial(problem: &Problem, (peer, request_id): (Option<SocketAddr>, u6
     let now_s = crate::events::now_ms() / 1000;
     if is_denial && LAST_S.swap(now_s, Ordering::Relaxed) != now_s {
         let why = &problem.detail;
-        tracing::warn!(request_id, ?peer, why, "audit: denied");
+        tracing::warn!(target: AUDIT_TARGET, request_id, ?peer, why, "audit: denied");
     }
 }
 
@@ -380,10 +381,15 @@ fn audit(
     let peer = peer.map_or_else(|| "local".to_owned(), |peer| peer.to_string());
     let caller = &caller.name;
     match answered {
-        Ok(_) => tracing::info!(request_id, caller, peer, order, "audit: done"),
+        Ok(_) => {
+            tracing::info!(target: AUDIT_TARGET, request_id, caller, peer, order, "audit: done");
+        }
         Err(refusal) => {
             let why = refusal.text();
-            tracing::warn!(request_id, caller, peer, order, why, "audit: refused");
+            tracing::warn!(
+                target: AUDIT_TARGET,
+                request_id, caller, peer, order, why, "audit: refused"
+            );
         }
     }
 }

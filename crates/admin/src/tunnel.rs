@@ -9,6 +9,7 @@
 use crate::ask::{AskError, Server, broken, head, read, send};
 use crate::caller::Caller;
 use crate::desk::Desk;
+use crate::events::AUDIT_TARGET;
 use crate::http_form::GET_AND_HEAD;
 use crate::problem::Problem;
 use crate::route::API_ROOT;
@@ -66,11 +67,11 @@ pub(crate) fn open(
             Ok(upgraded) => upgraded,
             Err(error) => return tracing::debug!(%error, "tunnel"),
         };
-        tracing::info!(peer = &*peer, "audit: a tunnel is open");
+        tracing::info!(target: AUDIT_TARGET, peer = &*peer, "audit: a tunnel is open");
         let stream: Box<dyn Stream> = Box::new(TokioIo::new(upgraded));
         let until = Box::pin(until_unwelcome(is_welcome));
         desk.serve_nfs(stream, Arc::clone(&peer), until).await;
-        tracing::info!(peer = &*peer, "audit: a tunnel has ended");
+        tracing::info!(target: AUDIT_TARGET, peer = &*peer, "audit: a tunnel has ended");
     });
 }
 

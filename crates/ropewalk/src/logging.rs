@@ -1,8 +1,8 @@
 //! The log of a server: to standard error, of what RUST_LOG or a configuration says, as text or as JSON. Its newest lines stay
-//! in memory, for pages that show them.
+//! in memory, for pages that show them. The audit trail is always told, whatever the level is.
 
 use crate::failure::Failure;
-use ::admin::{Events, Level};
+use ::admin::{AUDIT_TARGET, Events, Level};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::sync::{LazyLock, OnceLock};
@@ -74,7 +74,14 @@ pub(crate) fn tell_as_json(failure: &Failure) -> bool {
 }
 
 fn log_of_environment() -> EnvFilter {
-    EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"))
+    let chosen = EnvFilter::try_from_default_env();
+    with_audit(chosen.unwrap_or_else(|_| EnvFilter::new("info")))
+}
+
+/// The same filter, which lets the audit trail through.
+fn with_audit(filter: EnvFilter) -> EnvFilter {
+    let audit = format!("{AUDIT_TARGET}=info");
+    filter.add_directive(audit.parse().expect("a target and a level"))
 }
 
 /// Sets what is logged from now on.
@@ -99,7 +106,7 @@ pub(crate) fn check_log(directives: &str) -> Result<(), String> {
 /// What is wrong with it.
 pub(crate) fn set_log(directives: Option<&str>) -> Result<(), String> {
     let filter = match directives {
-        Some(text) => EnvFilter::try_new(text).map_err(|e| e.to_string())?,
+        Some(text) => with_audit(EnvFilter::try_new(text).map_err(|e| e.to_string())?),
         None => log_of_environment(),
     };
     LOG.get().map_or(Ok(()), |(_, set)| set(filter))

@@ -87,6 +87,7 @@ pub(crate) async fn evict(fs: &Arc<Fs>, id: &str) -> Result<EvictedRow, Refusal>
         sessions: count(evicted.sessions_count),
     };
     tracing::warn!(
+        target: ::admin::AUDIT_TARGET,
         client = client.id,
         protocol = client.protocol,
         owner = client.owner,
