@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod ask;
+mod by_address;
 mod caller;
 mod desk;
 mod events;
@@ -28,6 +29,7 @@ mod tls;
 mod tunnel;
 
 pub use ask::{AskError, ClientTls, Server, ask};
+pub use by_address::CONNECTIONS_PER_ADDRESS_MAX;
 pub use caller::{Caller, CallerRole, Denied};
 pub use desk::{Answering, Asset, BoxFuture, Desk, Refusal};
 pub use events::{AUDIT_TARGET, EVENTS_MAX, Event, EventPage, Events, Level};
@@ -38,8 +40,7 @@ pub use route::{API_ROOT, Param, ParamKind, Route};
 pub use routes::ROUTES;
 pub use samples::{STREAMS_MAX, Samples, TUNNELS_MAX};
 pub use serve::{
-    BODY_BYTES_MAX, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, CONTENT_POLICY, Door,
-    HEAD_BYTES_MAX, OPEN_METRICS, serve,
+    BODY_BYTES_MAX, CONNECTIONS_MAX, CONTENT_POLICY, Door, HEAD_BYTES_MAX, OPEN_METRICS, serve,
 };
 pub use stream::run_samples;
 pub use tls::{Listener, Stream};

@@ -1,4 +1,5 @@
-//! The newest sample of the state, and the places of a server for streams and tunnels, whatever they come in by.
+//! The newest sample of the state, and the places of a server for streams and tunnels, whatever they come in by. Connections that
+//! were refused are counted here too.
 
 use bytes::Bytes;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ pub struct Samples {
     tunnels: Arc<Semaphore>,
     tunnels_opened: AtomicU64,
     tunnels_refused: AtomicU64,
+    connections_refused: AtomicU64,
 }
 
 impl Default for Samples {
@@ -28,6 +30,7 @@ impl Default for Samples {
             tunnels: Arc::new(Semaphore::new(TUNNELS_MAX)),
             tunnels_opened: AtomicU64::new(0),
             tunnels_refused: AtomicU64::new(0),
+            connections_refused: AtomicU64::new(0),
         }
     }
 }
@@ -72,5 +75,16 @@ impl Samples {
     #[must_use]
     pub fn tunnels_refused(&self) -> u64 {
         self.tunnels_refused.load(Relaxed)
+    }
+
+    /// Notes a connection of an address that had as many as it may have.
+    pub(crate) fn count_refused_connection(&self) {
+        self.connections_refused.fetch_add(1, Relaxed);
+    }
+
+    /// Connections that were closed at once, since their address had as many as it may have.
+    #[must_use]
+    pub fn connections_refused(&self) -> u64 {
+        self.connections_refused.load(Relaxed)
     }
 }

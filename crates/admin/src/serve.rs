@@ -7,6 +7,7 @@
 //! A peer is bounded in connections, in the bytes and the time of a head and a body, in streams, and in the time in which it takes nothing
 //! of an answer. What it does wrong is answered with a problem document. An order goes into the log with its caller and its end.
 
+use crate::by_address::ByAddress;
 use crate::caller::{Caller, CallerRole, Denied};
 use crate::desk::{Asset, Desk};
 use crate::events::AUDIT_TARGET;
@@ -32,21 +33,17 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tracing_mutex::parkinglot::Mutex;
 
 /// Connections of one listener at once; more wait in the kernel's queue.
 pub const CONNECTIONS_MAX: usize = 64;
-/// Of those, connections of one address that is not this machine's; more are closed.
-pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 16;
 /// Longest head of a request in bytes.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Longest body of a request in bytes.
@@ -89,17 +86,13 @@ type Body = BoxBody<Bytes, Infallible>;
 struct ApiService {
     desk: Arc<dyn Desk>,
     door: Door,
-    by_address: Mutex<HashMap<IpAddr, usize>>,
 }
 
 /// Serves a listener until the task is dropped. Needs a runtime.
 pub async fn serve(listener: Listener, door: Door, desk: Arc<dyn Desk>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let service = Arc::new(ApiService {
-        desk,
-        door,
-        by_address: Mutex::default(),
-    });
+    let by_address = Arc::new(ByAddress::default());
+    let service = Arc::new(ApiService { desk, door });
     let mut connections = JoinSet::new();
     loop {
         let place = Arc::clone(&places).acquire_owned().await;
@@ -114,53 +107,14 @@ pub async fn serve(listener: Listener, door: Door, desk: Arc<dyn Desk>) {
         };
         while connections.try_join_next().is_some() {}
         let service = Arc::clone(&service);
-        let Some(counted) = Counted::new(&service, accepted.peer()) else {
+        let counted = by_address.place(accepted.peer(), service.desk.samples());
+        let Some(counted) = counted else {
             continue;
         };
         connections.spawn(async move {
             let (_place, _counted) = (place, counted);
             service.connection(accepted).await;
         });
-    }
-}
-
-/// A connection that counts for its address until this is dropped.
-struct Counted {
-    service: Arc<ApiService>,
-    address: Option<IpAddr>,
-}
-
-impl Counted {
-    /// None when the address has as many as it may have.
-    fn new(service: &Arc<ApiService>, peer: Option<SocketAddr>) -> Option<Self> {
-        let address = peer.map(|peer| peer.ip());
-        if let Some(address) = address {
-            let mut by_address = service.by_address.lock();
-            let count = by_address.entry(address).or_default();
-            if *count >= CONNECTIONS_PER_ADDRESS_MAX && !address.is_loopback() {
-                return None;
-            }
-            *count += 1;
-        }
-        Some(Self {
-            service: Arc::clone(service),
-            address,
-        })
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let Some(address) = self.address else {
-            return;
-        };
-        let mut by_address = self.service.by_address.lock();
-        if let Some(count) = by_address.get_mut(&address) {
-            *count -= 1;
-            if *count == 0 {
-                by_address.remove(&address);
-            }
-        }
     }
 }
 

@@ -481,6 +481,9 @@ mod tests {
             id,
             state: state.to_owned(),
             handles_refused: 3,
+        "admin_connections_refused" => {
+            "Connections to the API that were closed since their address had 16"
+        }
             ..DataServerRow::default()
         };
         let mds = MdsStatus {

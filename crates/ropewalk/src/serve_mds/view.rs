@@ -182,6 +182,10 @@ impl View {
             ("tunnels", count(self.samples.tunnels_open())),
             ("tunnels_opened", self.samples.tunnels_opened()),
             ("tunnels_refused", self.samples.tunnels_refused()),
+            (
+                "admin_connections_refused",
+                self.samples.connections_refused(),
+            ),
         ];
         let left = status.cluster.full_redundancy_seconds;
         let left = left.map(|seconds| ("full_redundancy_seconds", seconds));

@@ -86,29 +86,6 @@ async fn one_connection_too_many_waits_for_another_to_end() {
     assert_eq!(&begin, b"HTTP/1.1 200");
 }
 
-#[test]
-fn an_address_elsewhere_has_a_part_of_the_connections() {
-    let service = Arc::new(ApiService {
-        desk: echo(),
-        door: Door::Network,
-        by_address: Mutex::default(),
-    });
-    let from = |peer: &str| Counted::new(&service, Some(peer.parse().unwrap()));
-    let mut some: Vec<_> = (0..CONNECTIONS_PER_ADDRESS_MAX)
-        .map(|_| from("192.0.2.1:1").unwrap())
-        .collect();
-    assert!(from("192.0.2.1:2").is_none());
-    assert!(from("192.0.2.2:1").is_some());
-    drop(some.pop());
-    assert!(from("192.0.2.1:2").is_some());
-    let own: Vec<_> = (0..CONNECTIONS_PER_ADDRESS_MAX * 2)
-        .map(|_| from("127.0.0.1:1"))
-        .collect();
-    assert!(own.iter().all(Option::is_some));
-    drop((some, own));
-    assert!(service.by_address.lock().is_empty());
-}
-
 #[tokio::test]
 async fn a_handshake_that_stalls_is_cut() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
