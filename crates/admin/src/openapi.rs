@@ -18,11 +18,13 @@ const COMPONENTS: &str = "/components/schemas";
 /// Where answers of what is not done are.
 const RESPONSES: &str = "#/components/responses";
 /// What each status of a refusal means, and the header that goes with it.
-const FAILURES: [(&str, &str, Option<&str>); 11] = [
+const FAILURES: [(&str, &str, Option<&str>); 13] = [
     ("400", "a value makes no sense", None),
     ("401", "no good token", Some("WWW-Authenticate")),
     ("403", "the role is too low", Some("WWW-Authenticate")),
     ("404", "what is named is not there", None),
+    ("405", "the path takes other methods", Some("Allow")),
+    ("408", "the body took too long", None),
     ("409", "refused as things are", None),
     ("413", "the body is too long", None),
     ("415", "the body is not JSON", None),
@@ -36,7 +38,7 @@ const OF_ALL: &[&str] = &["401", "500", "503"];
 /// Beside those, of what is looked at.
 const OF_LOOKS: &[&str] = &["400", "403", "404", "504"];
 /// Beside those, of orders.
-const OF_ORDERS: &[&str] = &["409", "413", "415"];
+const OF_ORDERS: &[&str] = &["408", "409", "413", "415"];
 
 /// The schemas of answers, by command.
 pub struct Answers {
@@ -88,7 +90,7 @@ pub fn document(version: &str, mut answers: Answers) -> Value {
         "info": {
             "title": "Ropewalk administration",
             "version": version,
-            "description": "Each path of GET answers HEAD too.",
+            "description": "Each path of GET answers HEAD too. Other methods than those of a path are answered with 405.",
             "license": {"name": "Apache-2.0 OR MIT"},
         },
         "servers": [{"url": API_ROOT}],
@@ -319,13 +321,18 @@ mod tests {
                 let responses = operation["responses"].as_object().unwrap();
                 let is_open = operation["security"] == json!([]);
                 assert_eq!(responses.contains_key("401"), !is_open, "{path}");
-                assert_eq!(responses.contains_key("409"), method != "get", "{path}");
+                for of_orders in ["408", "409"] {
+                    let has_it = responses.contains_key(of_orders);
+                    assert_eq!(has_it, method != "get", "{path}");
+                }
                 for reference in responses.values().filter_map(|r| r["$ref"].as_str()) {
                     let found = document.pointer(reference.trim_start_matches('#'));
                     assert!(found.is_some(), "{path}: {reference}");
                 }
             }
         }
+        let not_allowed = &document["components"]["responses"]["405"];
+        assert!(not_allowed["headers"]["Allow"].is_object());
         for (path, name, default) in [
             ("/events", "after", json!(0)),
             ("/events", "limit", json!(crate::EVENTS_MAX)),
