@@ -38,6 +38,22 @@ const FILES: &[(&str, &str)] = &[
         "packaging/systemd/state-elsewhere.conf",
         "usr/share/doc/ropewalk/examples",
     ),
+    (
+        "packaging/monitoring/dashboard.json",
+        "usr/share/ropewalk/monitoring",
+    ),
+    (
+        "packaging/monitoring/rules.yml",
+        "usr/share/ropewalk/monitoring",
+    ),
+    (
+        "packaging/monitoring/rules_test.yml",
+        "usr/share/ropewalk/monitoring",
+    ),
+    (
+        "packaging/monitoring/rules_days_test.yml",
+        "usr/share/ropewalk/monitoring",
+    ),
     ("packaging/etc/mds.toml.example", "etc/ropewalk"),
     ("packaging/etc/ds.toml.example", "etc/ropewalk"),
 ];
