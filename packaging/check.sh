@@ -41,6 +41,8 @@ installed() { # yes|no
         /usr/lib/systemd/system/ropewalk-mds.service /usr/lib/systemd/system/ropewalk-ds.service \
         /usr/share/man/man1/ropewalk-mds.1.gz /usr/share/bash-completion/completions/ropewalk \
         /usr/share/zsh/vendor-completions/_ropewalk /usr/share/fish/vendor_completions.d/ropewalk.fish \
+        /usr/share/bash-completion/completions/ropewalk-bench /usr/share/man/man1/ropewalk-bench-goals.1.gz \
+        /usr/share/ropewalk/monitoring/rules.yml /usr/share/ropewalk/monitoring/dashboard.json \
         /usr/share/doc/ropewalk/examples/rdma.conf; do
         if [ -e "$file" ]; then found=yes; else found=no; fi
         [ $found = "$1" ] || fail "is $file installed? $found"

@@ -6,9 +6,11 @@
 
 use bench::cli::{self, Command};
 use bench::process::Launcher;
-use clap::Parser;
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use ropewalk_bench as bench;
-use std::io::Write;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// As in `ropewalk`, so that load generators cost what its own clients cost.
@@ -34,18 +36,54 @@ const LONG_VERSION: &str = concat!(
 )]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Wanted,
+}
+
+/// A measurement, or what a package has beside the program.
+#[derive(Debug, Subcommand)]
+enum Wanted {
+    #[command(flatten)]
+    Measurement(Command),
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the manual pages of all commands into a directory
+    Man {
+        /// The directory
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let done = Launcher::this_program()
-        .and_then(|launcher| cli::run(cli.command, &launcher, &mut std::io::stdout()));
+    let done = match Cli::parse().command {
+        Wanted::Measurement(command) => Launcher::this_program()
+            .and_then(|launcher| cli::run(command, &launcher, &mut io::stdout()))
+            .map_err(|error| error.to_string()),
+        Wanted::Completions { shell } => {
+            completions(shell).map_err(|error| format!("cannot print completions: {error}"))
+        }
+        Wanted::Man { dir } => pages(&dir)
+            .map_err(|error| format!("cannot write manual pages into {}: {error}", dir.display())),
+    };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "ropewalk-bench: {error}");
+            let _ = writeln!(io::stderr(), "ropewalk-bench: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn completions(shell: Shell) -> io::Result<()> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "ropewalk-bench", &mut text);
+    io::stdout().write_all(&text)
+}
+
+fn pages(dir: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    clap_mangen::generate_to(Cli::command(), dir)
 }

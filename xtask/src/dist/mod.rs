@@ -126,15 +126,14 @@ fn generate(programs: &Path, made: &Path) -> Result<()> {
         fs::copy(programs.join(program), &to).map_err(unable(&to))?;
         repo::output(Command::new("strip").arg("--strip-debug").arg(&to))?;
     }
-    let program = made.join("ropewalk");
-    repo::output(
-        Command::new(&program)
-            .args(["man", "--dir"])
-            .arg(made.join("man")),
-    )?;
-    for shell in ["bash", "zsh", "fish"] {
-        let text = repo::output(Command::new(&program).args(["completions", shell]))?;
-        write(&made.join(shell), text.as_bytes())?;
+    for name in PROGRAMS {
+        let program = made.join(name);
+        let mut man = Command::new(&program);
+        repo::output(man.args(["man", "--dir"]).arg(tree::man(made, name)))?;
+        for shell in ["bash", "zsh", "fish"] {
+            let text = repo::output(Command::new(&program).args(["completions", shell]))?;
+            write(&tree::completion(made, name, shell), text.as_bytes())?;
+        }
     }
     Ok(())
 }

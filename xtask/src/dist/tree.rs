@@ -58,15 +58,25 @@ const FILES: &[(&str, &str)] = &[
     ("packaging/etc/ds.toml.example", "etc/ropewalk"),
 ];
 
-/// Files that the built program made, and where.
+/// Where the completions of a program go, by shell.
 const COMPLETIONS: [(&str, &str); 3] = [
-    ("bash", "usr/share/bash-completion/completions/ropewalk"),
-    ("zsh", "usr/share/zsh/vendor-completions/_ropewalk"),
-    ("fish", "usr/share/fish/vendor_completions.d/ropewalk.fish"),
+    ("bash", "usr/share/bash-completion/completions/@NAME@"),
+    ("zsh", "usr/share/zsh/vendor-completions/_@NAME@"),
+    ("fish", "usr/share/fish/vendor_completions.d/@NAME@.fish"),
 ];
 
-/// The manual page of `ropewalk bench`, which comes with its program.
+/// What `ropewalk` writes for `ropewalk bench`; the package of that program has its own page.
 const BENCH_PAGE: &str = "ropewalk-bench.1";
+
+/// The folder below `made` of the manual pages that a program made.
+pub(super) fn man(made: &Path, program: &str) -> PathBuf {
+    made.join("man").join(program)
+}
+
+/// The file below `made` of a program's completions for a shell.
+pub(super) fn completion(made: &Path, program: &str, shell: &str) -> PathBuf {
+    made.join(shell).join(program)
+}
 
 /// A package's files in the staging folder.
 #[derive(Debug)]
@@ -92,6 +102,7 @@ impl Tree {
 
     fn servers(&self, made: &Path) -> Result<()> {
         self.program(made, "ropewalk")?;
+        self.made_by_program(made, "ropewalk")?;
         for (from, to) in FILES {
             let text = repo::read(from)?;
             let name = Path::new(from).file_name().unwrap_or_default();
@@ -102,22 +113,29 @@ impl Tree {
             };
             self.file(&to, text.as_bytes())?;
         }
-        for (from, to) in COMPLETIONS {
-            let from = made.join(from);
-            let text = fs::read(&from).map_err(unable(&from))?;
-            self.file(Path::new(to), &text)?;
-        }
-        for page in pages(made)? {
-            if page != BENCH_PAGE {
-                self.page(made, &page)?;
-            }
-        }
         Ok(())
     }
 
     fn bench(&self, made: &Path) -> Result<()> {
         self.program(made, "ropewalk-bench")?;
-        self.page(made, BENCH_PAGE)
+        self.made_by_program(made, "ropewalk-bench")
+    }
+
+    /// Completions and manual pages.
+    fn made_by_program(&self, made: &Path, program: &str) -> Result<()> {
+        for (shell, to) in COMPLETIONS {
+            let from = completion(made, program, shell);
+            let text = fs::read(&from).map_err(unable(&from))?;
+            self.file(Path::new(&to.replace("@NAME@", program)), &text)?;
+        }
+        let folder = man(made, program);
+        for page in pages(&folder)? {
+            if program != "ropewalk" || page != BENCH_PAGE {
+                let to = Path::new("usr/share/man/man1").join(format!("{page}.gz"));
+                self.packed(&folder.join(&page), &to)?;
+            }
+        }
+        Ok(())
     }
 
     /// The pages as they are, and not the site that is made of them: that one needs mdBook.
@@ -155,11 +173,6 @@ impl Tree {
         let content = fs::read(&from).map_err(unable(&from))?;
         write(&to, &content)?;
         fs::set_permissions(&to, Permissions::from_mode(0o755)).map_err(unable(&to))
-    }
-
-    fn page(&self, made: &Path, name: &str) -> Result<()> {
-        let to = Path::new("usr/share/man/man1").join(format!("{name}.gz"));
-        self.packed(&made.join("man").join(name), &to)
     }
 
     /// Packs a file. Without its name and time, equal files give equal ones.
@@ -209,11 +222,10 @@ fn collect(folder: &Path, paths: &mut Vec<PathBuf>) -> Result<()> {
 }
 
 /// Names of the manual pages that were made.
-fn pages(made: &Path) -> Result<Vec<String>> {
+fn pages(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    let folder = made.join("man");
-    for entry in fs::read_dir(&folder).map_err(unable(&folder))? {
-        let entry = entry.map_err(unable(&folder))?;
+    for entry in fs::read_dir(folder).map_err(unable(folder))? {
+        let entry = entry.map_err(unable(folder))?;
         names.push(entry.file_name().to_string_lossy().into_owned());
     }
     names.sort();
