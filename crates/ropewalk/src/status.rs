@@ -430,7 +430,7 @@ fn sockets_in(dir: &Path) -> Outcome<Vec<PathBuf>> {
     }
     if sockets.is_empty() {
         return Err(failed(format!(
-            "no server runs in {} (there is no {SOCKET_NAME}); say where with --dir DIR or --socket PATH",
+            "no server runs in {} (there is no {SOCKET_NAME}); say where with --dir DIR",
             dir.display()
         )));
     }
