@@ -398,8 +398,8 @@ fn warn_of_closed_root(nfsd: &Nfsd<Mds>, config: &MdsConfig) {
     if is_closed && config.squashes_root() {
         tracing::warn!(
             mode = format_args!("{:04o}", root.mode),
-            "only root can make files in the root directory, and every [[export]] squashes root: give one client \
-             squash = \"none\", or a new file system another [root], and set owner and mode with chown and chmod"
+            "only root can make files in the root directory, and every [[export]] squashes root: give it an \
+             owner with `ropewalk chown UID:GID admin:/`"
         );
     }
 }

@@ -179,7 +179,7 @@ pub(crate) struct MdsConfig {
     /// Domain of owners' names on the wire; without one owners are numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// The root directory of a new file system; later it is changed with chown and chmod.
+    /// The root directory of a new file system; later `ropewalk chown` and `ropewalk chmod` of `admin:/` change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<RootTable>,
     /// How new files come to their data servers.
