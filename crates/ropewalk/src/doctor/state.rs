@@ -8,6 +8,7 @@ use crate::account::{Account, Wanted};
 use crate::config::StoreKind;
 use crate::config_cmd::ServerRole;
 use crate::nss::user_name;
+use crate::status::health::{FREE_PERCENT_MIN, is_nearly_full};
 use crate::table::bytes;
 use rustix::fs::{FallocateFlags, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
@@ -164,8 +165,11 @@ fn judge_room(role: ServerRole, free_bytes: u64, total_bytes: u64) -> Row {
             action,
         );
     }
-    match free_bytes < total_bytes / 20 {
-        true => Row::warning(ROOM, format!("{room}: less than 5 %"), action),
+    match is_nearly_full(free_bytes, total_bytes) {
+        true => {
+            let says = format!("{room}: less than {FREE_PERCENT_MIN} %");
+            Row::warning(ROOM, says, action)
+        }
         false => Row::ok(ROOM, room),
     }
 }
@@ -300,8 +304,11 @@ mod tests {
                 ServerRole::Mds,
                 128 * MIB,
                 Verdict::Warning,
-                "less than 5 %",
+                "less than 10 %",
             ),
+            // As health and the alert rules have it.
+            (ServerRole::Ds, 9 * GIB, Verdict::Warning, "less than 10 %"),
+            (ServerRole::Ds, 10 * GIB, Verdict::Ok, "10.0 GiB free"),
             (ServerRole::Ds, 7 * MIB, Verdict::Failed, "does not start"),
             (ServerRole::Ds, 255 * MIB, Verdict::Failed, "nothing new"),
             (

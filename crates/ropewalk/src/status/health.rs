@@ -19,7 +19,7 @@ use std::fmt::Write as _;
 /// Reasons that are told; the worst come first.
 const REASONS_MAX: usize = 32;
 /// A disk is nearly full below this part of it.
-const FREE_PERCENT_MIN: u64 = 10;
+pub(crate) const FREE_PERCENT_MIN: u64 = 10;
 /// A data server is behind when the oldest item waits for longer.
 const LAG_MS_MAX: u32 = 10_000;
 /// Failed TLS handshakes between two readings that are nobody's mistake in typing.
@@ -155,8 +155,8 @@ fn counted(count: u64, one: &str) -> String {
     }
 }
 
-/// Whether less than a tenth is left. A size that is not known yet is no reason.
-fn is_nearly_full(free_bytes: u64, total_bytes: u64) -> bool {
+/// Whether less than [`FREE_PERCENT_MIN`] is left. A size that is not known yet is no reason.
+pub(crate) fn is_nearly_full(free_bytes: u64, total_bytes: u64) -> bool {
     u128::from(free_bytes) * 100 < u128::from(total_bytes) * u128::from(FREE_PERCENT_MIN)
 }
 

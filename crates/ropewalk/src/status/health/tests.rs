@@ -420,6 +420,8 @@ fn thresholds_are_those_of_the_alert_rules() {
     let scrub = format!("> {} * 86400", own::SCRUB_DAYS_MAX);
     let cert = format!("< {CERT_DAYS_MIN} * 86400");
     let part = FREE_PERCENT_MIN as f64 / 100.0;
+    let page = include_str!("../../dashboard/servers.js");
+    assert!(page.contains(&format!("FREE_PART_MIN = {part};")));
     for rule in [
         format!("ropewalk_data_server_free_bytes < {part} *"),
         format!("ropewalk_foreign_server_free_bytes < {part} *"),
