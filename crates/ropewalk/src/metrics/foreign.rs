@@ -28,7 +28,9 @@ pub(super) fn of_servers(page: &mut DescriptorEncoder<'_>, mds: &MdsStatus) -> R
             s.up.into()
         }),
         ("total_bytes", "Size of its file system", |s| s.total_bytes),
-        ("free_bytes", "What is left of it", |s| s.free_bytes),
+        ("free_bytes", "What is left of its file system", |s| {
+            s.free_bytes
+        }),
     ];
     for (name, help, of) in gauges {
         let values = used().map(|s| (s.id.clone(), of(s)));

@@ -97,7 +97,11 @@ fn metadata_server(page: &mut Page<'_>, mds: &MdsStatus) -> Result<(), Error> {
             "Files whose bytes lie in the metadata store",
             mds.inline_files,
         ),
-        ("inline_bytes", "Bytes of those files", mds.inline_bytes),
+        (
+            "inline_bytes",
+            "Bytes that lie in the metadata store",
+            mds.inline_bytes,
+        ),
     ] {
         page.gauge(name, help, n)?;
     }
@@ -129,14 +133,16 @@ fn of_data_servers(page: &mut Page<'_>, rows: &[&DataServerRow]) -> Result<(), E
             ds.is_online().into()
         }),
         ("total_bytes", "Size of its store", |ds| ds.total_bytes),
-        ("free_bytes", "What is left of it", |ds| ds.free_bytes),
+        ("free_bytes", "What is left of its store", |ds| {
+            ds.free_bytes
+        }),
         ("full", "1 when new files avoid it for want of room", |ds| {
             ds.full.into()
         }),
         ("objects", "Objects in its index", |ds| ds.objects),
         (
             "slow",
-            "1 when others are primary of its places for that",
+            "1 when others are primary of its places since its disk is slow",
             |ds| ds.slow.is_some().into(),
         ),
     ];
@@ -147,12 +153,14 @@ fn of_data_servers(page: &mut Page<'_>, rows: &[&DataServerRow]) -> Result<(), E
         ("client_written_bytes", "Bytes that clients wrote", |ds| {
             ds.client_written_bytes
         }),
-        ("proxy_read_bytes", "Bytes read for the others", |ds| {
-            ds.proxy_read_bytes
-        }),
+        (
+            "proxy_read_bytes",
+            "Bytes read there for clients without layouts",
+            |ds| ds.proxy_read_bytes,
+        ),
         (
             "proxy_written_bytes",
-            "Bytes written for the others",
+            "Bytes written there for clients without layouts",
             |ds| ds.proxy_written_bytes,
         ),
         ("handles_refused", "Handles that it refused", |ds| {
@@ -187,7 +195,11 @@ fn data_server(page: &mut Page<'_>, ds: &DsStatus) -> Result<(), Error> {
             "Size of the object store",
             ds.total_bytes,
         ),
-        ("store_free_bytes", "What is left of it", ds.free_bytes),
+        (
+            "store_free_bytes",
+            "What is left of the object store",
+            ds.free_bytes,
+        ),
         ("index_bytes", "Size of the index", ds.index_bytes),
         (
             "redo_log_used_bytes",
@@ -367,11 +379,11 @@ fn is_of_places(name: &str) -> bool {
 fn help_of_places(name: &str) -> &'static str {
     match name {
         "places_replicated" => "Places of placement groups that are to have copies",
-        "places_under_replicated" => "Of those, with fewer copies than they are to have",
+        "places_under_replicated" => "Places with fewer copies than they are to have",
         "parts_under_replicated" => "Parts of files with fewer copies than they are to have",
-        "places_filling" => "Of those, with a data server that is being given what it lacks",
+        "places_filling" => "Places with a data server that is being given what it lacks",
         "full_redundancy_seconds" => "Seconds until each place has its copies, at the present pace",
-        "places_on_last_copy" => "Of those, with one copy left",
+        "places_on_last_copy" => "Places that are to have copies and have one left",
         "parts_compared" => "Parts compared with those of a member that is filled",
         "damaged_blocks" => "Blocks of 64 KiB on disks that do not fit their sums",
         "scrubbed_timestamp_seconds" => "When the data server that was scrubbed longest ago was",
