@@ -13,6 +13,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Error;
 
@@ -337,7 +338,7 @@ impl Page<'_> {
             if name.starts_with(CLOSED_PREFIX) {
                 continue;
             }
-            let full = format!("{prefix}_{name}");
+            let full = format!("{prefix}_{}", with_unit_last(name));
             if GAUGES.contains(&name.as_str()) {
                 self.gauge(&full, help_of(name), *n)?;
             } else {
@@ -354,6 +355,16 @@ impl Page<'_> {
             closed,
         )
     }
+}
+
+/// The name of a counter of bytes with its unit at the end, as metrics have it.
+fn with_unit_last(name: &str) -> Cow<'_, str> {
+    for (end, last) in [("bytes_in", "received_bytes"), ("bytes_out", "sent_bytes")] {
+        if let Some(begin) = name.strip_suffix(end) {
+            return format!("{begin}{last}").into();
+        }
+    }
+    name.into()
 }
 
 fn with_prefix<'m>(
@@ -470,6 +481,9 @@ fn help_of_api(name: &str) -> &'static str {
         "admin_certificate_expiry_timestamp_seconds" => {
             "When the certificate of admin_cert ends; 0 without one"
         }
+        "admin_connections_refused" => {
+            "Connections to the API that were closed since their address had 16"
+        }
         "event_streams" => "Streams of the API that somebody follows",
         "tunnels" => "Tunnels of administrators that are open",
         "tunnels_opened" => "Tunnels that were opened",
@@ -493,9 +507,6 @@ mod tests {
             id,
             state: state.to_owned(),
             handles_refused: 3,
-        "admin_connections_refused" => {
-            "Connections to the API that were closed since their address had 16"
-        }
             ..DataServerRow::default()
         };
         let mds = MdsStatus {
@@ -504,7 +515,12 @@ mod tests {
             proxy_read_bytes: 5,
             operations: BTreeMap::from([("GetAttr".to_owned(), 6)]),
             counters: counters(&["malformed", "fences_pending"]),
-            transport: counters(&["bytes_in", "closed_malformed_record", "rdma_credits_lent"]),
+            transport: counters(&[
+                "bytes_in",
+                "rdma_inline_bytes_out",
+                "closed_malformed_record",
+                "rdma_credits_lent",
+            ]),
             control_transport: counters(&["closed_tls_handshake"]),
             connections: 8,
             data_servers: vec![
@@ -533,7 +549,8 @@ mod tests {
             "ropewalk_malformed_total 7",
             "ropewalk_fences_pending 7",
             "ropewalk_connections 8",
-            "ropewalk_transport_bytes_in_total 7",
+            "ropewalk_transport_received_bytes_total 7",
+            "ropewalk_transport_rdma_inline_sent_bytes_total 7",
             "# TYPE ropewalk_transport_rdma_credits_lent gauge",
             "ropewalk_transport_rdma_credits_lent 7",
             "ropewalk_control_transport_connections_closed_total{reason=\"tls_handshake\"} 7",
