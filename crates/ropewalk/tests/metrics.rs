@@ -5,7 +5,7 @@
 mod rig;
 
 use rig::{Killed, Up, run, wait_for};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -133,6 +133,55 @@ fn is_scraped(dir: &Path, servers: [SocketAddr; 2]) {
     });
 }
 
+/// promtool finds nothing wrong with names, help and types of a page.
+fn is_by_convention(page: &str) {
+    if !has_prometheus() {
+        return;
+    }
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = promtool.stdin.take().unwrap();
+    input.write_all(plain_text(page).as_bytes()).unwrap();
+    drop(input);
+    let output = promtool.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        output.stdout.is_empty() && output.stderr.is_empty(),
+        "{output:?}"
+    );
+}
+
+/// The body of a page of OpenMetrics in the older text format, which alone promtool reads: there a family has the name of its samples.
+fn plain_text(answer: &str) -> String {
+    let (_, page) = answer.split_once("\r\n\r\n").unwrap();
+    let types = page.lines().filter_map(|l| l.strip_prefix("# TYPE "));
+    let kinds: BTreeMap<&str, &str> = types.filter_map(|line| line.split_once(' ')).collect();
+    let mut text = String::new();
+    for line in page.lines().filter(|line| *line != "# EOF") {
+        let mut words = line.splitn(4, ' ');
+        let parts = (words.next(), words.next(), words.next(), words.next());
+        let line = match parts {
+            (Some("#"), Some(what), Some(name), Some(rest)) => {
+                let (end, kind) = match kinds[name] {
+                    "counter" => ("_total", "counter"),
+                    "info" => ("_info", "gauge"),
+                    kind => ("", kind),
+                };
+                let rest = if what == "TYPE" { kind } else { rest };
+                format!("# {what} {name}{end} {rest}")
+            }
+            _ => line.to_owned(),
+        };
+        text += &(line + "\n");
+    }
+    text
+}
+
 #[test]
 fn servers_of_up_are_watched_where_their_configuration_says() {
     let dir = tempfile::tempdir().unwrap();
@@ -164,6 +213,8 @@ fn servers_of_up_are_watched_where_their_configuration_says() {
     let page = get(ds, "/metrics").unwrap();
     has_what_is_packaged([&of_mds, &page]);
     is_scraped(dir.path(), [mds, ds]);
+    is_by_convention(&of_mds);
+    is_by_convention(&page);
     let writes = "ropewalk_operation_seconds_count{operation=\"Write\",transport=\"tcp\"}";
     assert!(value(&page, writes).unwrap() > 0, "{page}");
     assert_eq!(value(&page, "ropewalk_serving"), Some(1));
