@@ -55,14 +55,19 @@ export class Orders {
         go.disabled = false;
       }
     });
+    // The answer of an earlier dry run may come after that of a later one, which alone is about what is chosen.
+    let newest = 0;
     const dryRun = async () => {
+      newest += 1;
+      const own = newest;
       go.disabled = true;
       setText(error, "");
       try {
         await ask("POST", check.path, check.body());
-        go.disabled = false;
+        if (own === newest) go.disabled = false;
       } catch (why) {
-        fail(why);
+        if (own === newest) fail(why);
+        else this.onError(why);
       }
     };
     if (check) {

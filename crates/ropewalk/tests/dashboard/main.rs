@@ -270,6 +270,7 @@ async fn drain(browser: &Browser, mock: &Mock) {
         )
         .await;
     mock.world().no_drain = None;
+    the_answer_about_an_earlier_choice_comes_late(browser, mock).await;
     browser.click(button).await;
     browser
         .until(
@@ -294,6 +295,26 @@ async fn drain(browser: &Browser, mock: &Mock) {
     let last = asked().pop().unwrap();
     assert_eq!(last.body, json!({"substitute": null, "dry_run": false}));
     all_is_well(browser).await;
+}
+
+/// Data server 3 cannot take the places, and "any" can, which takes the server longer to say.
+async fn the_answer_about_an_earlier_choice_comes_late(browser: &Browser, mock: &Mock) {
+    let is_off = "document.getElementById('confirm-go')?.disabled";
+    mock.world().cannot_take = Some(3);
+    browser.click("[aria-label='Drain data server 2']").await;
+    browser
+        .until("question", "document.getElementById('confirm').open")
+        .await;
+    browser
+        .value("(() => { const s = document.getElementById('substitute'); s.value = '3'; s.dispatchEvent(new Event('change')); })()")
+        .await;
+    let refusal = "document.querySelector('#confirm .error').textContent === 'It has no room.'";
+    browser.until("refusal", refusal).await;
+    tokio::time::sleep(mock::SLOW * 2).await;
+    assert_eq!(browser.value(is_off).await, true);
+    assert_eq!(browser.value(refusal).await, true);
+    browser.click("#confirm-cancel").await;
+    mock.world().cannot_take = None;
 }
 
 async fn other_orders(browser: &Browser, mock: &Mock) {

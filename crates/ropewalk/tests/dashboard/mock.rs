@@ -20,6 +20,8 @@ pub const VIEWER: &str = "token-of-a-viewer";
 const REQUEST_BYTES_MAX: usize = 64 * 1024;
 /// Clients that there are.
 pub const CLIENTS: usize = 60;
+/// How long a slow answer takes.
+pub const SLOW: Duration = Duration::from_secs(1);
 /// Pause between two samples.
 const SAMPLE: Duration = Duration::from_millis(500);
 
@@ -48,6 +50,10 @@ pub struct World {
     pub health: Option<Value>,
     /// Why a drain is refused, if it is.
     pub no_drain: Option<&'static str>,
+    /// The data server that can take no places of others, if there is one. A dry run that names none is slow then.
+    pub cannot_take: Option<u64>,
+    /// When tokens end, in seconds since 1970.
+    pub expires_at: u64,
     /// Whether it tells of the busiest.
     pub has_top: bool,
     /// Events.
@@ -76,6 +82,8 @@ impl Mock {
             is_rebalancing: false,
             health: None,
             no_drain: None,
+            cannot_take: None,
+            expires_at: now_ms() / 1000 + 7200,
             has_top: false,
             events: (1..=130).map(event).collect(),
             past: 0,
@@ -242,6 +250,10 @@ async fn exchange(
         Some(VIEWER) => Ok("viewer"),
         _ => Err("No such token."),
     };
+    let is_slow = path.ends_with("/drain") && call.body["substitute"].is_null();
+    if is_slow && world.lock().unwrap().cannot_take.is_some() {
+        tokio::time::sleep(SLOW).await;
+    }
     let answer = match role {
         Err(why) => Err((401, why.to_owned())),
         Ok(_) if path == "/api/v1/stream" => return samples(&mut stream, world, began).await,
@@ -273,9 +285,9 @@ fn answer(call: &Call, path: &str, role: &str, world: &Mutex<World>, began: Inst
             .map(|(_, value)| value.to_owned())
     };
     match (call.method.as_str(), &parts[..]) {
-        ("GET", ["session"]) => Ok(
-            json!({"name": format!("{role}-1"), "role": role, "expires_at": now_ms() / 1000 + 7200}),
-        ),
+        ("GET", ["session"]) => {
+            Ok(json!({"name": format!("{role}-1"), "role": role, "expires_at": world.expires_at}))
+        }
         ("GET", ["status"]) => Ok(status(&world, began.elapsed().as_secs_f64())),
         ("GET", ["health"]) => Ok(health(&world)),
         ("GET", ["events"]) => Ok(events(&world, &query)),
@@ -289,6 +301,10 @@ fn answer(call: &Call, path: &str, role: &str, world: &Mutex<World>, began: Inst
         ("POST", ["data-servers", id, "drain"]) => {
             if let Some(why) = world.no_drain {
                 return Err((409, why.to_owned()));
+            }
+            let substitute = call.body["substitute"].as_u64();
+            if substitute.is_some() && substitute == world.cannot_take {
+                return Err((409, "It has no room.".to_owned()));
             }
             if call.body["dry_run"] == false {
                 world.draining.insert(id.parse().unwrap());
