@@ -93,13 +93,19 @@ function begin({ name, role, expires_at: expiresAt }) {
     events: new Events(),
     tokenLookedAt: Date.now(),
     wait: RETRY_MS_MIN,
+    caller: { name, role, expiresAt },
   };
   setText($("who"), `${name} (${role})`);
-  const ends = expiresAt ? `The token ends in ${duration(expiresAt - Date.now() / 1000)}.` : "The token does not end.";
-  $("who").title = ends;
-  setText($("footer"), `Signed in as ${name}, ${role}. ${ends}`);
+  tellCaller(session);
   $("main").focus({ preventScroll: true });
   hold(session);
+}
+
+/** Says who is signed in, and for how long yet. */
+function tellCaller({ caller: { name, role, expiresAt } }) {
+  const ends = expiresAt ? `The token ends in ${duration(expiresAt - Date.now() / 1000)}.` : "The token does not end.";
+  if ($("who").title !== ends) $("who").title = ends;
+  setText($("footer"), `Signed in as ${name}, ${role}. ${ends}`);
 }
 
 // The connection.
@@ -207,6 +213,7 @@ function connected(own) {
 function draw(own) {
   // Nobody sees it; what is drawn later has it all.
   if (document.hidden || own.stop.signal.aborted) return;
+  tellCaller(own);
   own.overview.draw();
   own.servers.draw();
   if (!own.isDrawn) {

@@ -533,8 +533,23 @@ async fn a_revoked_token(browser: &Browser, mock: &Mock) {
 /// The order of the focus, from the top of the page, and what a viewer finds there.
 async fn a_viewer_with_a_keyboard(browser: &Browser, mock: &Mock) {
     browser.open(&mock.url()).await;
+/// Anew with each sample.
+async fn the_time_left_is_told(browser: &Browser) {
+    let footer = "document.getElementById('footer').textContent";
+    let ends = browser.value(footer).await;
+    assert!(
+        ends.as_str().unwrap().contains("The token ends in "),
+        "{ends}"
+    );
+    let counts_down =
+        format!("({footer}) !== {ends} && document.getElementById('who').title !== ''");
+    browser.until("less time", &counts_down).await;
+}
+
     browser
         .until(
+    // Some minutes are left, of which seconds are told.
+    mock.world().expires_at -= 6900;
             "the field has the focus",
             "document.activeElement.id === 'token'",
         )
@@ -546,6 +561,7 @@ async fn a_viewer_with_a_keyboard(browser: &Browser, mock: &Mock) {
     let orders = "[...document.querySelectorAll('button')].filter((b) => /drain|scrub|rebalance|evict/i.test(b.ariaLabel ?? b.textContent)).length";
     assert_eq!(browser.value(orders).await, 0);
     // Backwards out of the content, to the link that leads into it.
+    the_time_left_is_told(browser).await;
     browser
         .value("document.querySelector('.skip').focus()")
         .await;
