@@ -60,7 +60,16 @@ pub async fn a_real_server(browser: &Browser) {
         .await;
     browser.picture("real").await;
     all_is_well(browser).await;
-    tokio::task::block_in_place(|| server.restart());
+    it_goes_on_after_a_restart(browser, &mut server).await;
+}
+
+/// The page tells of the loss, and then shows what the new process says.
+async fn it_goes_on_after_a_restart(browser: &Browser, server: &mut LoneMds) {
+    tokio::task::block_in_place(|| server.stop());
+    browser
+        .until("the loss", "!document.getElementById('lost').hidden")
+        .await;
+    tokio::task::block_in_place(|| server.resume());
     browser
         .until(
             "it goes on by itself",
@@ -68,6 +77,17 @@ pub async fn a_real_server(browser: &Browser) {
         )
         .await;
     browser.until("page", IS_IN).await;
+    let facts = "document.getElementById('facts').textContent";
+    browser
+        .until("the new start", &format!("{facts}.includes('no. 2')"))
+        .await;
+    // How long it is up is told anew with each sample.
+    for _ in 0..2 {
+        let now = browser.value(facts).await;
+        browser
+            .until("numbers that move", &format!("{facts} !== {now}"))
+            .await;
+    }
 }
 
 /// What the mock tells of the busiest has each field that the server's document knows, and no other.

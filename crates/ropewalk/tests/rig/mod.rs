@@ -255,8 +255,18 @@ impl LoneMds {
 
     /// Stops it with SIGTERM, and starts it again.
     pub fn restart(&mut self) {
+        self.stop();
+        self.resume();
+    }
+
+    /// Stops it with SIGTERM.
+    pub fn stop(&mut self) {
         signal(self.child.id(), rustix::process::Signal::TERM);
         assert!(self.child.wait().unwrap().success());
+    }
+
+    /// Starts it again after [`Self::stop`].
+    pub fn resume(&mut self) {
         self.child = Self::spawn(self.dir.path());
         wait_for("metadata server", || status(self.dir.path()));
     }
