@@ -2,7 +2,7 @@
 
 import { $, Table, badge, bar, buttons, el, facts, setText, show } from "./dom.js";
 import { ago, bytes, count, counted, duration, percent, rate } from "./format.js";
-import { foreign, members } from "./model.js";
+import { foreign, members, unevenness } from "./model.js";
 
 /** A disk is nearly full below this part of it, as in the alert rules. */
 const FREE_PART_MIN = 0.1;
@@ -111,13 +111,14 @@ export class Servers {
           ? `All ${counted(wanted.length, "place")} have their copies.`
           : `${lacking.length} of ${counted(wanted.length, "place")} lack copies. Full redundancy in ${left === null || left === undefined ? "an unknown time" : duration(left)}.`;
     setText($("copies-line"), line);
+    this.uneven = status.rebalancing ? unevenness(status, this.uneven) : null;
     const draining = members(status).filter((ds) => ds.state === "draining");
     const drain = draining.map((ds) => `DS ${ds.id}: ${counted(ds.places, "place")} left`).join("; ");
     facts($("copies-facts"), [
       ["Copies of new files", count(status.copies)],
       ["On the last copy", count(last.length), last.length ? "red" : "plain"],
       ["Not served", count(unserved.length), unserved.length ? "red" : "plain"],
-      ["Rebalance", status.rebalancing ? "runs" : "off"],
+      ["Rebalance", this.uneven ? `runs, about ${toMove(this.uneven)} to move` : "off"],
       ["Drain", drain || "none"],
       ["Limit of fillings", status.fill_bytes_per_s ? rate(status.fill_bytes_per_s) : "none"],
       ["Removals waiting", count(status.removals_waiting)],
@@ -208,6 +209,10 @@ export class Servers {
       done: () => (isOn ? "No further place is moved." : "Places are moved until the data servers are level."),
     });
   }
+}
+
+function toMove({ unit, count }) {
+  return unit === "places" ? counted(count, "place") : bytes(count);
 }
 
 function answers(cell, row) {

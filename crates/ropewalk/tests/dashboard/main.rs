@@ -345,6 +345,9 @@ async fn other_orders(browser: &Browser, mock: &Mock) {
             "document.getElementById('rebalance').textContent === 'Stop rebalance…'",
         )
         .await;
+    // Data servers 1 and 3 serve beside 2, which is fuller by this than all three together.
+    let told = browser.text("#copies-facts").await;
+    assert!(told.contains("runs, about 2.53 TiB to move"), "{told}");
     all_is_well(browser).await;
 }
 
@@ -530,9 +533,6 @@ async fn a_revoked_token(browser: &Browser, mock: &Mock) {
     all_is_well(browser).await;
 }
 
-/// The order of the focus, from the top of the page, and what a viewer finds there.
-async fn a_viewer_with_a_keyboard(browser: &Browser, mock: &Mock) {
-    browser.open(&mock.url()).await;
 /// Anew with each sample.
 async fn the_time_left_is_told(browser: &Browser) {
     let footer = "document.getElementById('footer').textContent";
@@ -546,10 +546,13 @@ async fn the_time_left_is_told(browser: &Browser) {
     browser.until("less time", &counts_down).await;
 }
 
-    browser
-        .until(
+/// The order of the focus, from the top of the page, and what a viewer finds there.
+async fn a_viewer_with_a_keyboard(browser: &Browser, mock: &Mock) {
     // Some minutes are left, of which seconds are told.
     mock.world().expires_at -= 6900;
+    browser.open(&mock.url()).await;
+    browser
+        .until(
             "the field has the focus",
             "document.activeElement.id === 'token'",
         )
@@ -558,10 +561,10 @@ async fn the_time_left_is_told(browser: &Browser) {
     browser.keys(&Key::Enter.value().to_string()).await;
     browser.until("page", IS_IN).await;
     browser.until("rows", "document.querySelector('#data-servers tbody tr') && document.querySelector('#clients-table tbody button')").await;
+    the_time_left_is_told(browser).await;
     let orders = "[...document.querySelectorAll('button')].filter((b) => /drain|scrub|rebalance|evict/i.test(b.ariaLabel ?? b.textContent)).length";
     assert_eq!(browser.value(orders).await, 0);
     // Backwards out of the content, to the link that leads into it.
-    the_time_left_is_told(browser).await;
     browser
         .value("document.querySelector('.skip').focus()")
         .await;
