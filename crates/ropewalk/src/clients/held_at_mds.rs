@@ -33,12 +33,10 @@ pub(crate) async fn show(fs: &Arc<Fs>, id: &str) -> Result<ClientHolds, Refusal>
         HeldKind::Delegations,
         HeldKind::Layouts,
     ] {
-        let mut some = fs.state().held_by_client(client, kind, HELD_MAX + 1);
-        cut |= some.len() > HELD_MAX;
-        some.truncate(HELD_MAX);
-        held.extend(some);
+        let some = fs.state().held_by_client(client, kind, HELD_MAX + 1);
+        held.extend(at_most(some.into_iter(), &mut cut));
     }
-    let recalled = fs.state().recalled_of_client(client, HELD_MAX);
+    let recalled = fs.state().recalled_of_client(client, HELD_MAX + 1);
     let waiting = fs.waiting(usize::MAX);
     let files: BTreeSet<u64> = held.iter().chain(&recalled).map(|h| h.file).collect();
     let mut stuck: Vec<HeldRow> = recalled.iter().map(|held| held_row(fs, held)).collect();
@@ -50,22 +48,19 @@ pub(crate) async fn show(fs: &Arc<Fs>, id: &str) -> Result<ClientHolds, Refusal>
     );
     let locked = held.iter().filter(|h| matches!(h.what, HeldWhat::Lock(..)));
     for file in locked.map(|h| h.file).collect::<BTreeSet<_>>() {
-        let waits = fs.state().held_of_file(file, HeldKind::Waits, HELD_MAX);
+        let waits = fs.state().held_of_file(file, HeldKind::Waits, HELD_MAX + 1);
         stuck.extend(waits.iter().map(|held| held_row(fs, held)));
     }
-    cut |= stuck.len() > HELD_MAX;
-    stuck.truncate(HELD_MAX);
+    let stuck = at_most(stuck.into_iter(), &mut cut);
     let own = waiting.iter().filter(|w| w.client == client);
+    let waits = at_most(own.map(|waiting| waiting_row(fs, waiting)), &mut cut);
     let mut answer = ClientHolds {
         client: row(fs, known),
         limit: count(HELD_MAX),
         cut,
         holds: held.iter().map(|held| held_row(fs, held)).collect(),
         stuck,
-        waits: own
-            .take(HELD_MAX)
-            .map(|waiting| waiting_row(fs, waiting))
-            .collect(),
+        waits,
     };
     let all = |answer: &ClientHolds| {
         let rows = answer.holds.iter().chain(&answer.stuck);
@@ -101,14 +96,22 @@ pub(crate) async fn locks_of(fs: &Arc<Fs>, path: &str) -> Result<FileHolds, Refu
         HeldKind::Layouts,
     ] {
         let held = fs.state().held_of_file(file.0, kind, HELD_MAX + 1);
-        answer.cut |= held.len() > HELD_MAX;
-        let rows = held.iter().take(HELD_MAX);
-        answer.holds.extend(rows.map(|held| held_row(fs, held)));
+        let rows = held.iter().map(|held| held_row(fs, held));
+        let rows = at_most(rows, &mut answer.cut);
+        answer.holds.extend(rows);
     }
     let waiting = fs.waiting(usize::MAX);
-    let waiting = waiting.iter().filter(|w| w.file == file.0).take(HELD_MAX);
-    answer.holds.extend(waiting.map(|w| waiting_row(fs, w)));
+    let waiting = waiting.iter().filter(|w| w.file == file.0);
+    let rows = at_most(waiting.map(|w| waiting_row(fs, w)), &mut answer.cut);
+    answer.holds.extend(rows);
     Ok(answer)
+}
+
+/// At most [`HELD_MAX`] rows of a kind; notes that there are more.
+fn at_most<T>(mut rows: impl Iterator<Item = T>, cut: &mut bool) -> Vec<T> {
+    let some = rows.by_ref().take(HELD_MAX).collect();
+    *cut |= rows.next().is_some();
+    some
 }
 
 /// The file of a path from the root. Symbolic links are not followed.
@@ -218,4 +221,21 @@ fn mode(reads: bool, writes: bool, tells_both: bool) -> String {
         (false, false) => "none",
     }
     .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: an answer that is not whole says so.
+    use super::*;
+
+    #[test]
+    fn a_cut_is_noted_and_stays_noted() {
+        let mut cut = false;
+        assert_eq!(at_most(0..HELD_MAX, &mut cut).len(), HELD_MAX);
+        assert!(!cut);
+        assert_eq!(at_most(0..HELD_MAX + 1, &mut cut).len(), HELD_MAX);
+        assert!(cut);
+        assert_eq!(at_most(0..1, &mut cut), [0]);
+        assert!(cut);
+    }
 }
