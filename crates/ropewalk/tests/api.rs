@@ -7,6 +7,7 @@ mod rig;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rig::{LoneMds, address, ropewalk, run, sentence};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -129,6 +130,159 @@ fn the_document_is_openapi_and_answers_are_as_it_says() {
     assert!(looked_at >= 9, "{looked_at} answers");
 }
 
+/// The answer has the schema that the document has for this status of the operation.
+fn is_as_documented(document: &Value, operation: &Value, (status, answer): (u16, &Value)) {
+    let id = &operation["operationId"];
+    let mut response = &operation["responses"][status.to_string()];
+    assert!(response.is_object(), "{id}: {status} is not documented");
+    if let Some(reference) = response["$ref"].as_str() {
+        response = document
+            .pointer(reference.trim_start_matches('#'))
+            .unwrap_or_else(|| panic!("{reference}"));
+    }
+    let media_type = match status {
+        200 => "application/json",
+        _ => "application/problem+json",
+    };
+    let mut schema = response["content"][media_type]["schema"].clone();
+    assert!(schema.is_object(), "{id}: {status} has no schema");
+    schema["components"] = document["components"].clone();
+    let validator = jsonschema::draft202012::new(&schema).unwrap();
+    let errors: Vec<String> = validator
+        .iter_errors(answer)
+        .map(|e| e.to_string())
+        .collect();
+    assert!(errors.is_empty(), "{id}: {status}: {answer}: {errors:?}");
+}
+
+/// A request of each operation that is not plain: target, body, status. `CLIENT` stands for the id of a client.
+const ORDERS: [(&str, (&str, &str, u16)); 29] = [
+    (
+        "access-create",
+        (
+            "/access-tokens",
+            "{\"name\":\"a\",\"role\":\"viewer\",\"ttl_seconds\":9}",
+            200,
+        ),
+    ),
+    ("access-revoke", ("/access-tokens/2", "", 200)),
+    ("accept-state", ("/accept-state", "", 200)),
+    (
+        "add-nfs3",
+        ("/nfs3-servers", "{\"target\":\"nowhere\"}", 400),
+    ),
+    ("client-evict", ("/clients/CLIENT/evict", "", 200)),
+    ("client-show", ("/clients/CLIENT", "", 200)),
+    ("drain-nfs3", ("/nfs3-servers/7/drain", "", 404)),
+    (
+        "ds-drain",
+        ("/data-servers/7/drain", "{\"dry_run\":true}", 404),
+    ),
+    ("ds-loss", ("/data-servers/7/loss", "", 404)),
+    ("ds-rebalance", ("/rebalance", "{\"wanted\":true}", 200)),
+    ("ds-remove", ("/data-servers/7", "", 404)),
+    ("ds-undrain", ("/data-servers/7/undrain", "", 404)),
+    ("expel", ("/data-servers/7/expel", "", 404)),
+    ("file-paths", ("/file-paths?files=1,2", "", 200)),
+    ("fill-rate", ("/fill-rate", "{\"bytes_per_s\":0}", 200)),
+    ("key-rotate", ("/keys/rotate", "", 200)),
+    ("lock-list", ("/locks?path=/held", "", 200)),
+    ("nlm-free", ("/nlm-hosts/nobody/free", "", 404)),
+    ("reload", ("/reload", "", 200)),
+    ("remove-nfs3", ("/nfs3-servers/7", "", 404)),
+    ("scrub", ("/scrub", "", 200)),
+    (
+        "token-create",
+        ("/join-tokens", "{\"ttl_seconds\":60}", 200),
+    ),
+    ("undrain-nfs3", ("/nfs3-servers/7/undrain", "", 404)),
+    // Refusals of the same.
+    ("client-show", ("/clients/7", "", 404)),
+    ("client-show", ("/clients/nobody", "", 400)),
+    ("access-revoke", ("/access-tokens/2", "", 404)),
+    ("fill-rate", ("/fill-rate", "{\"bytes_per_s\":1}", 400)),
+    ("reload", ("/reload", "no", 400)),
+    ("lock-list", ("/locks?path=/nothing", "", 404)),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_to_orders_and_refusals_are_as_the_document_says() {
+    let api = Api::start("[root]\nmode = '1777'\n");
+    let token = api.token("admin", &[]);
+    let client = rig::connect(api.nfs, "holder").await;
+    let create = client::OpenOptions::create(0o644);
+    let held = client.open("/held", create).await.unwrap();
+    let (_, clients) = api.ask("GET", "/clients", &token, "");
+    let id = clients["clients"][0]["id"].as_str().unwrap();
+    let (_, document) = api.ask("GET", "/openapi.json", "", "");
+    let mut operations = BTreeMap::new();
+    for item in document["paths"].as_object().unwrap().values() {
+        for (method, operation) in item.as_object().unwrap() {
+            let name = operation["operationId"].as_str().unwrap();
+            operations.insert(name, (method.to_uppercase(), operation));
+        }
+    }
+    // Who is evicted is there no more.
+    let mut orders = ORDERS;
+    orders.sort_by_key(|(name, _)| *name == "client-evict");
+    for (name, (target, body, expected)) in orders {
+        let (method, operation) = &operations[name];
+        let target = target.replace("CLIENT", id);
+        let (status, answer) = api.ask(method, &target, &token, body);
+        assert_eq!(status, expected, "{name}: {answer}");
+        is_as_documented(&document, operation, (status, &answer));
+    }
+    for (name, (method, _)) in &operations {
+        let is_asked = ORDERS.iter().any(|(asked, _)| asked == name);
+        assert!(is_asked || method == "GET", "{name} is not asked");
+    }
+    drop(held);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_are_paged_to_their_end() {
+    let api = Api::start("");
+    // Each is an event too.
+    let mut tokens: Vec<String> = (0..5).map(|_| api.token("viewer", &[])).collect();
+    let token = tokens.remove(0);
+    let mut clients = Vec::new();
+    for n in 0..5 {
+        clients.push(rig::connect(api.nfs, &format!("client {n}")).await);
+    }
+    let all = |path: &str, name: &str, limit: usize| -> Vec<Value> {
+        let mut found = Vec::new();
+        let mut after = String::new();
+        loop {
+            let target = format!("{path}?limit={limit}{after}");
+            let (status, page) = api.ask("GET", &target, &token, "");
+            assert_eq!(status, 200, "{target}: {page}");
+            let rows = page[name].as_array().unwrap();
+            assert!(rows.len() <= limit, "{target}: {page}");
+            found.extend(rows.iter().map(|row| row["id"].clone()));
+            match &page["next"] {
+                Value::Null => return found,
+                next => after = format!("&after={}", next.to_string().trim_matches('"')),
+            }
+            assert!(found.len() < 1000, "{path} has no end");
+        }
+    };
+    let whole = all("/clients", "clients", 100);
+    assert_eq!(whole.len(), 5);
+    for limit in [1, 2, 5, 6] {
+        assert_eq!(all("/clients", "clients", limit), whole, "{limit}");
+    }
+    // More may be told meanwhile, at the end.
+    let whole = all("/events", "events", 100);
+    assert!(whole.len() > 3, "{whole:?}");
+    for limit in [1, 3, whole.len()] {
+        assert!(
+            all("/events", "events", limit).starts_with(&whole),
+            "{limit}"
+        );
+    }
+    drop(clients);
+}
+
 #[test]
 fn roles_are_kept_and_a_token_ends_when_it_is_revoked_or_over() {
     let api = Api::start("");
@@ -163,7 +317,8 @@ fn roles_are_kept_and_a_token_ends_when_it_is_revoked_or_over() {
 
 #[test]
 fn orders_and_tunnels_are_told_in_the_log_with_their_caller() {
-    let api = Api::start("[[export]]\nclients = '127.0.0.1'\n");
+    // The level has no say in it.
+    let api = Api::start("log = 'error'\n[[export]]\nclients = '127.0.0.1'\n");
     let (admin, viewer) = (api.token("admin", &[]), api.token("viewer", &[]));
     assert_eq!(api.ask("POST", "/data-servers/7/drain", &admin, "").0, 404);
     assert_eq!(api.ask("POST", "/scrub", &admin, "").0, 200);
@@ -221,8 +376,7 @@ fn without_ids(text: &str) -> String {
 
 #[test]
 fn a_refusal_has_the_status_of_its_kind() {
-    // The level has no say in it.
-    let api = Api::start("log = 'error'\n[[export]]\nclients = '127.0.0.1'\n");
+    let api = Api::start("[[export]]\nclients = '127.0.0.1'\n");
     let token = api.token("admin", &[]);
     let long = format!("/locks?path={}", "x".repeat(300));
     for (method, target, body, status) in [
