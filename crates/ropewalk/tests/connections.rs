@@ -4,10 +4,11 @@
 
 mod rig;
 
-use rig::{LoneMds, connections_allowed, status, wait_for};
+use rig::{LoneMds, connections_allowed, run, status, wait_for};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Idle connections, where the hard limit of open files allows them.
 const IDLE: usize = 10_000;
@@ -110,4 +111,62 @@ fn ten_thousand_idle_connections_cost_little_and_the_limit_refuses_more() {
     // Who leaves makes room.
     drop(last);
     wait_for("free place", || mds.connect().ok());
+}
+
+/// The least `idle_close` that there is.
+const IDLE_CLOSE: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_reload_changes_limits_of_connections_and_the_log() {
+    const BEFORE: u32 = 8;
+    let mds = Mds::start(BEFORE as usize);
+    let dir = mds.server.dir.path();
+    let file = dir.join("mds.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let reload = |all: u32, of_one: u32, more: &str| {
+        let text = text
+            .replace(
+                &format!("connections_max = {BEFORE}"),
+                &format!("connections_max = {all}"),
+            )
+            .replace(
+                &format!("per_address_max = {BEFORE}"),
+                &format!("per_address_max = {of_one}"),
+            );
+        std::fs::write(&file, format!("{more}{text}")).unwrap();
+        let output = run(&["reload", "--dir", dir.to_str().unwrap()]);
+        assert!(output.status.success(), "{output:?}");
+    };
+    let mut kept: Vec<TcpStream> = (0..2).map(|_| mds.connect().unwrap()).collect();
+    let mut still_answers = || kept.iter_mut().for_each(|stream| null(stream).unwrap());
+
+    reload(BEFORE, 2, "");
+    assert!(mds.connect().is_err());
+    assert_eq!(mds.count("connections_refused_by_address"), 1);
+    still_answers();
+    reload(2, 2, "");
+    assert!(mds.connect().is_err());
+    assert_eq!(mds.count("connections_refused"), 1);
+    still_answers();
+
+    assert_eq!(mds.log_lines(" DEBUG "), 0);
+    let seconds = IDLE_CLOSE.as_secs();
+    let more = format!("log = 'debug'\nidle_close = '{seconds}s'\n");
+    reload(BEFORE, BEFORE, &more);
+    let began = Instant::now();
+    let mut idle = mds.connect().unwrap();
+    idle.set_read_timeout(Some(IDLE_CLOSE * 3)).unwrap();
+    assert_eq!(idle.read(&mut [0]).unwrap(), 0, "it is closed");
+    assert!(began.elapsed() >= IDLE_CLOSE, "{:?}", began.elapsed());
+    wait_for("its end in the log", || {
+        (mds.log_lines(" DEBUG ") > 0).then_some(())
+    });
+    // Those that were there before go by the setting with which they began.
+    still_answers();
+
+    reload(BEFORE, BEFORE, "log = 'error'\n");
+    let told = mds.log_lines(" DEBUG ");
+    drop(mds.connect().unwrap());
+    wait_for("its end", || (mds.server.connections() == 2).then_some(()));
+    assert_eq!(mds.log_lines(" DEBUG "), told);
 }
