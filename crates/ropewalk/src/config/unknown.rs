@@ -17,7 +17,10 @@ pub(super) fn suggestion(message: &str) -> Option<String> {
         .min();
     Some(match nearest {
         Some((_, known)) => format!("unknown key `{wrong}`; did you mean `{known}`?"),
-        None => format!("unknown key `{wrong}`; docs/operate/configuration.md has all keys"),
+        None => format!(
+            "unknown key `{wrong}`; docs/operate/configuration.md has all keys of ropewalk {}, and a newer release may know more",
+            env!("CARGO_PKG_VERSION")
+        ),
     })
 }
 
@@ -69,7 +72,10 @@ mod tests {
             let said = suggestion(&message).unwrap();
             let expected = match meant {
                 Some(key) => format!("did you mean `{key}`?"),
-                None => "configuration.md".to_owned(),
+                None => format!(
+                    "all keys of ropewalk {}, and a newer release",
+                    env!("CARGO_PKG_VERSION")
+                ),
             };
             assert!(said.contains(&expected), "{said}");
         }
