@@ -42,8 +42,8 @@ pub(crate) async fn once(
     };
     match replies.hear_out(key).await {
         None => {}
-        // It takes long.
-        Some(Heard::Running) => return None,
+        // It takes long, or has to wait long. Its client sends it again.
+        Some(Heard::Running | Heard::Full) => return None,
         Some(Heard::Done(Some(result))) => {
             return Some(replay(Seal::None, call.header.xid, &result));
         }

@@ -5,7 +5,9 @@
 //! record. So another call that happens to have the id is none of its retries.
 //!
 //! # Ownership
-//! [`Replies`] has the last [`REPLIES_MAX`] calls that are not idempotent. It forgets with the process.
+//! [`Replies`] has the last [`REPLIES_MAX`] calls that are not idempotent and have ended, and all that run. It forgets with the
+//! process. A call that runs is never forgotten: its retry would run beside it. So at most [`RUNNING_MAX`] run, and
+//! another one has to wait ([`Heard::Full`]).
 
 use crate::{ReplyCache, RunningCall};
 use parking_lot::Mutex;
@@ -18,6 +20,9 @@ use tokio::time::Instant;
 
 /// Calls that are remembered. A thousand clients with eight calls under way each have their last ones in it.
 pub const REPLIES_MAX: usize = 8192;
+
+/// Calls that run at once. One of 128 connections can have as many under way as a connection may.
+pub const RUNNING_MAX: usize = 16_384;
 
 /// How long a retry waits for the call that it repeats. Clients send none sooner than after some seconds.
 const RUNNING_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -38,6 +43,8 @@ pub struct CallKey {
 pub enum Heard {
     /// It runs.
     Running,
+    /// Nothing, and it may not run now: [`RUNNING_MAX`] calls do.
+    Full,
     /// This was its result; `None` when nobody knows how far it came.
     Done(Option<Arc<[u8]>>),
 }
@@ -45,8 +52,14 @@ pub enum Heard {
 #[derive(Debug, Default)]
 struct Kept {
     calls: HashMap<CallKey, Heard>,
-    /// The oldest first.
-    order: VecDeque<CallKey>,
+    /// Those that have ended, in the order of their ends.
+    ended: VecDeque<CallKey>,
+}
+
+impl Kept {
+    fn running_count(&self) -> usize {
+        self.calls.len().saturating_sub(self.ended.len())
+    }
 }
 
 /// See the module.
@@ -59,19 +72,19 @@ pub struct Replies {
 
 impl Replies {
     /// As [`Replies::hear`], but a retry of a call that runs waits for its end, for a while: the connection that the call came on may be
-    /// gone, and with it the answer.
+    /// gone, and with it the answer. A call that finds no place waits as well.
     pub async fn hear_out(&self, key: CallKey) -> Option<Heard> {
         let deadline = Instant::now() + RUNNING_WAIT_MAX;
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);
             ended.as_mut().enable();
-            match self.hear(key) {
-                Some(Heard::Running) => {}
-                heard => return heard,
+            let heard = self.hear(key);
+            if !matches!(heard, Some(Heard::Running | Heard::Full)) {
+                return heard;
             }
             if tokio::time::timeout_at(deadline, ended).await.is_err() {
-                return Some(Heard::Running);
+                return heard;
             }
         }
     }
@@ -82,25 +95,16 @@ impl Replies {
         if let Some(heard) = kept.calls.get(&key) {
             return Some(heard.clone());
         }
-        if kept.order.len() >= REPLIES_MAX
-            && let Some(oldest) = kept.order.pop_front()
-        {
-            kept.calls.remove(&oldest);
+        if kept.running_count() >= RUNNING_MAX {
+            return Some(Heard::Full);
         }
-        kept.order.push_back(key);
         kept.calls.insert(key, Heard::Running);
         None
     }
 
     /// A call that runs has come to nothing. Its next retry is a new call; one that waits is told.
     fn forget(&self, key: CallKey) {
-        let mut kept = self.kept.lock();
-        kept.calls.remove(&key);
-        // It came lately.
-        if let Some(at) = kept.order.iter().rposition(|known| *known == key) {
-            kept.order.remove(at);
-        }
-        drop(kept);
+        self.kept.lock().calls.remove(&key);
         self.ended.notify_waiters();
     }
 }
@@ -109,14 +113,23 @@ impl ReplyCache for &Replies {
     type Key = CallKey;
 
     fn complete(&self, key: CallKey, reply: Option<Arc<[u8]>>) -> bool {
-        let known = match self.kept.lock().calls.get_mut(&key) {
-            Some(heard) => {
+        let mut kept = self.kept.lock();
+        let known = match kept.calls.get_mut(&key) {
+            Some(heard @ Heard::Running) => {
                 *heard = Heard::Done(reply);
                 true
             }
-            // So many came after it.
-            None => false,
+            _ => false,
         };
+        if known {
+            kept.ended.push_back(key);
+        }
+        if kept.ended.len() > REPLIES_MAX
+            && let Some(oldest) = kept.ended.pop_front()
+        {
+            kept.calls.remove(&oldest);
+        }
+        drop(kept);
         self.ended.notify_waiters();
         known
     }
@@ -154,11 +167,35 @@ mod tests {
             panic!("it is kept");
         };
         assert_eq!(&*reply, b"done");
-        for xid in 2..=u32::try_from(REPLIES_MAX).unwrap() {
+        for xid in 2..=u32::try_from(REPLIES_MAX).unwrap() + 1 {
             assert!(replies.hear(key(xid, 0)).is_none());
+            assert!((&replies).complete(key(xid, 0), None));
         }
         assert!(replies.hear(key(1, 7)).is_none(), "the oldest has gone");
-        assert!(!(&replies).complete(key(1, 8), None), "so has the next one");
+    }
+
+    #[test]
+    fn a_call_that_runs_is_not_forgotten_whatever_comes_after_it() {
+        let replies = Replies::default();
+        assert!(replies.hear(key(1, 7)).is_none());
+        for xid in 2..=u32::try_from(2 * REPLIES_MAX).unwrap() {
+            assert!(replies.hear(key(xid, 0)).is_none());
+            (&replies).complete(key(xid, 0), None);
+        }
+        assert!(matches!(replies.hear(key(1, 7)), Some(Heard::Running)));
+        assert!((&replies).complete(key(1, 7), None));
+    }
+
+    #[test]
+    fn a_call_for_which_there_is_no_place_does_not_run() {
+        let replies = Replies::default();
+        for xid in 0..u32::try_from(RUNNING_MAX).unwrap() {
+            assert!(replies.hear(key(xid, 0)).is_none());
+        }
+        assert!(matches!(replies.hear(key(1, 7)), Some(Heard::Full)));
+        assert!(matches!(replies.hear(key(0, 0)), Some(Heard::Running)));
+        (&replies).complete(key(0, 0), None);
+        assert!(replies.hear(key(1, 7)).is_none());
     }
 
     #[tokio::test(start_paused = true)]
@@ -172,7 +209,7 @@ mod tests {
         let (heard, ()) = tokio::join!(replies.hear_out(key(1, 7)), end);
         assert!(heard.is_none(), "{heard:?}");
         assert!(matches!(replies.hear(key(1, 7)), Some(Heard::Running)));
-        assert_eq!(replies.kept.lock().order.len(), 1);
+        assert_eq!(replies.kept.lock().calls.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@
 mod kept_calls;
 mod replies;
 
-pub use kept_calls::{CallKey, Heard, REPLIES_MAX, Replies};
+pub use kept_calls::{CallKey, Heard, REPLIES_MAX, RUNNING_MAX, Replies};
 pub use replies::{ReplyCache, RunningCall, replay};
 
 use bytes::Bytes;

@@ -204,8 +204,8 @@ impl<R: Role> Nfsd<R> {
         let replies = &self.minor_0().replies;
         match replies.hear_out(key).await {
             None => Ok(RunningCall::new(replies, key)),
-            // It takes long.
-            Some(Heard::Running) => Err(Walked::Retry(None)),
+            // It takes long, or has to wait long. Its client sends it again.
+            Some(Heard::Running | Heard::Full) => Err(Walked::Retry(None)),
             Some(Heard::Done(Some(kept))) => Err(Walked::Replay(kept)),
             Some(Heard::Done(None)) => {
                 let answer = refusal(request.xid, AcceptError::SystemErr.into());
