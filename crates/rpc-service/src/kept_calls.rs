@@ -5,72 +5,45 @@
 //! record. So another call that happens to have the id is none of its retries.
 //!
 //! # Ownership
-//! [`Replies`] has the last [`REPLIES_MAX`] calls that are not idempotent and have ended, and all that run. It forgets with the
-//! process. A call that runs is never forgotten: its retry would run beside it. So at most [`RUNNING_MAX`] run, and
-//! another one has to wait ([`Heard::Full`]).
+//! [`Replies`] has calls that are not idempotent: those that ended lately, as many as [`ReplyBounds`] let each client have, and all
+//! that run. It forgets with the process. A call that runs is never forgotten: its retry would run beside it. So
+//! bounds hold for those as well, and another one has to wait ([`Heard::Full`]).
 
+use crate::shares::{CallKey, Heard, ReplyBounds, Shares};
 use crate::{ReplyCache, RunningCall};
 use parking_lot::Mutex;
-use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Calls that are remembered. A thousand clients with eight calls under way each have their last ones in it.
-pub const REPLIES_MAX: usize = 8192;
-
-/// Calls that run at once. One of 128 connections can have as many under way as a connection may.
-pub const RUNNING_MAX: usize = 16_384;
-
 /// How long a retry waits for the call that it repeats. Clients send none sooner than after some seconds.
 const RUNNING_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// What names a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct CallKey {
-    /// Where it comes from; `None` within the process.
-    pub client: Option<IpAddr>,
-    /// Its transaction id.
-    pub xid: u32,
-    /// A sum of the whole record.
-    pub sum: u64,
-}
-
-/// What is known of a call that was heard before.
-#[derive(Debug, Clone)]
-pub enum Heard {
-    /// It runs.
-    Running,
-    /// Nothing, and it may not run now: [`RUNNING_MAX`] calls do.
-    Full,
-    /// This was its result; `None` when nobody knows how far it came.
-    Done(Option<Arc<[u8]>>),
-}
-
-#[derive(Debug, Default)]
-struct Kept {
-    calls: HashMap<CallKey, Heard>,
-    /// Those that have ended, in the order of their ends.
-    ended: VecDeque<CallKey>,
-}
-
-impl Kept {
-    fn running_count(&self) -> usize {
-        self.calls.len().saturating_sub(self.ended.len())
-    }
-}
-
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Replies {
-    kept: Mutex<Kept>,
+    shares: Mutex<Shares>,
     /// A call has ended.
     ended: Notify,
 }
 
+impl Default for Replies {
+    fn default() -> Self {
+        Self::new(ReplyBounds::default())
+    }
+}
+
 impl Replies {
+    /// Keeps calls within these bounds.
+    #[must_use]
+    pub fn new(bounds: ReplyBounds) -> Self {
+        Self {
+            shares: Mutex::new(Shares::new(bounds)),
+            ended: Notify::new(),
+        }
+    }
+
     /// As [`Replies::hear`], but a retry of a call that runs waits for its end, for a while: the connection that the call came on may be
     /// gone, and with it the answer. A call that finds no place waits as well.
     pub async fn hear_out(&self, key: CallKey) -> Option<Heard> {
@@ -91,20 +64,12 @@ impl Replies {
 
     /// A call arrives. What is known of it, or `None` if it is new and runs from now on.
     pub fn hear(&self, key: CallKey) -> Option<Heard> {
-        let mut kept = self.kept.lock();
-        if let Some(heard) = kept.calls.get(&key) {
-            return Some(heard.clone());
-        }
-        if kept.running_count() >= RUNNING_MAX {
-            return Some(Heard::Full);
-        }
-        kept.calls.insert(key, Heard::Running);
-        None
+        self.shares.lock().hear(key)
     }
 
     /// A call that runs has come to nothing. Its next retry is a new call; one that waits is told.
     fn forget(&self, key: CallKey) {
-        self.kept.lock().calls.remove(&key);
+        self.shares.lock().forget(key);
         self.ended.notify_waiters();
     }
 }
@@ -113,23 +78,7 @@ impl ReplyCache for &Replies {
     type Key = CallKey;
 
     fn complete(&self, key: CallKey, reply: Option<Arc<[u8]>>) -> bool {
-        let mut kept = self.kept.lock();
-        let known = match kept.calls.get_mut(&key) {
-            Some(heard @ Heard::Running) => {
-                *heard = Heard::Done(reply);
-                true
-            }
-            _ => false,
-        };
-        if known {
-            kept.ended.push_back(key);
-        }
-        if kept.ended.len() > REPLIES_MAX
-            && let Some(oldest) = kept.ended.pop_front()
-        {
-            kept.calls.remove(&oldest);
-        }
-        drop(kept);
+        let known = self.shares.lock().complete(key, reply);
         self.ended.notify_waiters();
         known
     }
@@ -147,6 +96,16 @@ impl RunningCall<&Replies> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shares::CALL_BYTES;
+
+    /// A share holds two calls, all shares together three, and one call of each client runs.
+    const FEW: ReplyBounds = ReplyBounds {
+        bytes_max: 3 * CALL_BYTES,
+        client_bytes_max: 2 * CALL_BYTES,
+        clients_max: 2,
+        running_max: 2,
+        client_running_max: 1,
+    };
 
     fn key(xid: u32, sum: u64) -> CallKey {
         CallKey {
@@ -156,46 +115,150 @@ mod tests {
         }
     }
 
+    fn of(client: &str, xid: u32) -> CallKey {
+        CallKey {
+            client: Some(client.parse().unwrap()),
+            xid,
+            sum: 0,
+        }
+    }
+
+    /// A call that is heard and ends at once.
+    fn done(replies: &Replies, key: CallKey) {
+        assert!(replies.hear(key).is_none(), "{key:?} is new");
+        assert!(replies.complete(key, None));
+    }
+
+    fn is_kept(replies: &Replies, key: CallKey) -> bool {
+        let share = replies.shares.lock().hear(key);
+        if share.is_none() {
+            replies.forget(key);
+        }
+        matches!(share, Some(Heard::Done(_)))
+    }
+
     #[test]
-    fn a_retry_is_told_what_its_call_was_and_the_oldest_is_forgotten() {
-        let replies = Replies::default();
+    fn a_retry_is_told_what_its_call_was() {
+        let replies = &Replies::default();
         assert!(replies.hear(key(1, 7)).is_none());
         assert!(matches!(replies.hear(key(1, 7)), Some(Heard::Running)));
         assert!(replies.hear(key(1, 8)).is_none(), "another call by its sum");
-        (&replies).complete(key(1, 7), Some(Arc::from(*b"done")));
+        assert!(replies.complete(key(1, 7), Some(Arc::from(*b"done"))));
         let Some(Heard::Done(Some(reply))) = replies.hear(key(1, 7)) else {
             panic!("it is kept");
         };
         assert_eq!(&*reply, b"done");
-        for xid in 2..=u32::try_from(REPLIES_MAX).unwrap() + 1 {
-            assert!(replies.hear(key(xid, 0)).is_none());
-            assert!((&replies).complete(key(xid, 0), None));
+        assert!(!replies.complete(key(1, 7), None), "it has ended before");
+        assert!(!replies.complete(key(2, 0), None), "nobody has heard it");
+    }
+
+    #[test]
+    fn a_client_that_fills_its_share_loses_its_own_oldest_replies() {
+        let replies = &Replies::new(FEW);
+        done(replies, of("192.0.2.1", 1));
+        for xid in 1..=9 {
+            done(replies, of("192.0.2.2", xid));
         }
-        assert!(replies.hear(key(1, 7)).is_none(), "the oldest has gone");
+        assert!(is_kept(replies, of("192.0.2.1", 1)), "another's share");
+        let kept = (1..=9).filter(|xid| is_kept(replies, of("192.0.2.2", *xid)));
+        assert_eq!(kept.collect::<Vec<_>>(), [8, 9]);
+    }
+
+    #[test]
+    fn where_all_is_full_the_largest_share_gives_way() {
+        let bounds = ReplyBounds {
+            bytes_max: 4 * CALL_BYTES,
+            client_bytes_max: 4 * CALL_BYTES,
+            ..FEW
+        };
+        let replies = &Replies::new(bounds);
+        for xid in 1..=4 {
+            done(replies, of("192.0.2.1", xid));
+        }
+        done(replies, of("192.0.2.2", 1));
+        done(replies, of("192.0.2.2", 2));
+        let kept = |client| (1..=4).filter(move |xid| is_kept(replies, of(client, *xid)));
+        assert_eq!(kept("192.0.2.1").collect::<Vec<_>>(), [3, 4]);
+        assert_eq!(kept("192.0.2.2").collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(replies.shares.lock().counts(), (2, 4, 4 * CALL_BYTES));
+    }
+
+    #[test]
+    fn a_long_reply_counts_by_its_length() {
+        let replies = &Replies::new(FEW);
+        done(replies, key(1, 0));
+        assert!(replies.hear(key(2, 0)).is_none());
+        let long = Arc::from([0; CALL_BYTES]);
+        assert!(replies.complete(key(2, 0), Some(long)));
+        assert!(!is_kept(replies, key(1, 0)));
+        assert!(is_kept(replies, key(2, 0)));
+        assert_eq!(replies.shares.lock().counts(), (1, 1, 2 * CALL_BYTES));
+    }
+
+    #[test]
+    fn the_client_that_was_heard_longest_ago_loses_its_share_unless_a_call_of_it_runs() {
+        let replies = &Replies::new(ReplyBounds {
+            running_max: 9,
+            ..FEW
+        });
+        assert!(replies.hear(of("192.0.2.1", 1)).is_none());
+        done(replies, of("192.0.2.2", 1));
+        done(replies, of("192.0.2.3", 1));
+        assert!(!is_kept(replies, of("192.0.2.2", 1)));
+        assert!(replies.hear(of("192.0.2.3", 2)).is_none());
+        let full = replies.hear(of("192.0.2.4", 1));
+        assert!(matches!(full, Some(Heard::Full)), "{full:?}");
+        assert!(replies.complete(of("192.0.2.1", 1), None));
+        assert!(replies.hear(of("192.0.2.4", 1)).is_none());
+    }
+
+    #[test]
+    fn addresses_of_one_network_of_ipv6_share_and_are_told_apart() {
+        let replies = &Replies::new(FEW);
+        done(replies, of("192.0.2.1", 1));
+        for client in ["2001:db8::1", "2001:db8::2", "2001:db8::3"] {
+            assert!(!is_kept(replies, of(client, 7)));
+            done(replies, of(client, 7));
+        }
+        assert!(is_kept(replies, of("192.0.2.1", 1)));
+        assert!(!is_kept(replies, of("2001:db8::1", 7)));
+        assert!(is_kept(replies, of("2001:db8::3", 7)));
     }
 
     #[test]
     fn a_call_that_runs_is_not_forgotten_whatever_comes_after_it() {
-        let replies = Replies::default();
+        let replies = &Replies::new(ReplyBounds {
+            client_running_max: 2,
+            ..FEW
+        });
         assert!(replies.hear(key(1, 7)).is_none());
-        for xid in 2..=u32::try_from(2 * REPLIES_MAX).unwrap() {
-            assert!(replies.hear(key(xid, 0)).is_none());
-            (&replies).complete(key(xid, 0), None);
+        for xid in 2..=20 {
+            done(replies, key(xid, 0));
         }
         assert!(matches!(replies.hear(key(1, 7)), Some(Heard::Running)));
-        assert!((&replies).complete(key(1, 7), None));
+        assert!(replies.complete(key(1, 7), None));
+        assert!(is_kept(replies, key(1, 7)));
     }
 
     #[test]
     fn a_call_for_which_there_is_no_place_does_not_run() {
-        let replies = Replies::default();
-        for xid in 0..u32::try_from(RUNNING_MAX).unwrap() {
-            assert!(replies.hear(key(xid, 0)).is_none());
-        }
-        assert!(matches!(replies.hear(key(1, 7)), Some(Heard::Full)));
-        assert!(matches!(replies.hear(key(0, 0)), Some(Heard::Running)));
-        (&replies).complete(key(0, 0), None);
-        assert!(replies.hear(key(1, 7)).is_none());
+        let replies = &Replies::new(FEW);
+        let (first, second) = (of("192.0.2.1", 1), of("192.0.2.2", 1));
+        assert!(replies.hear(first).is_none());
+        let more = replies.hear(of("192.0.2.1", 2));
+        assert!(matches!(more, Some(Heard::Full)), "{more:?}");
+        assert!(replies.hear(second).is_none());
+        assert!(replies.complete(first, None));
+        assert!(replies.hear(of("192.0.2.1", 2)).is_none());
+    }
+
+    #[test]
+    fn thirty_seconds_of_creates_are_kept_at_the_rates_that_the_manual_says() {
+        const CREATE_BYTES: usize = CALL_BYTES + 260;
+        let bounds = ReplyBounds::default();
+        let per_second = |bytes_max: usize| bytes_max / CREATE_BYTES / 30;
+        assert!(per_second(bounds.client_bytes_max) >= 5_000);
+        assert!(per_second(bounds.bytes_max) >= 20_000);
     }
 
     #[tokio::test(start_paused = true)]
@@ -209,7 +272,7 @@ mod tests {
         let (heard, ()) = tokio::join!(replies.hear_out(key(1, 7)), end);
         assert!(heard.is_none(), "{heard:?}");
         assert!(matches!(replies.hear(key(1, 7)), Some(Heard::Running)));
-        assert_eq!(replies.kept.lock().calls.len(), 1);
+        assert_eq!(replies.shares.lock().counts().1, 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -10,9 +10,11 @@
 
 mod kept_calls;
 mod replies;
+mod shares;
 
-pub use kept_calls::{CallKey, Heard, REPLIES_MAX, RUNNING_MAX, Replies};
+pub use kept_calls::Replies;
 pub use replies::{ReplyCache, RunningCall, replay};
+pub use shares::{CallKey, Heard, ReplyBounds};
 
 use bytes::Bytes;
 use rpc::{AcceptError, CallHeader, CallHeaderError, CallRefusal, OpaqueAuth};

@@ -14,7 +14,7 @@ use crate::once::{Executed, once};
 use mds::Mds;
 use nlm::{Netobj, Nlm4Res, Nlm4ShareRes, Nlm4Stats, NlmCall, NlmProc, PROGRAM, VERSION};
 use rpc::AcceptError;
-use rpc_service::{Call, Program, Replies, Seal};
+use rpc_service::{Call, Program, Replies, ReplyBounds, Seal};
 use server::Nfsd;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -24,6 +24,15 @@ use xdr::{Decode, Decoder, Encode, Encoder};
 
 /// Most results of messages that are on their way to hosts.
 const RESULTS_MAX: usize = 256;
+
+/// What is kept of calls: locks are asked for less often than files are changed.
+fn reply_bounds() -> ReplyBounds {
+    ReplyBounds {
+        bytes_max: 32 << 20,
+        client_bytes_max: 8 << 20,
+        ..ReplyBounds::default()
+    }
+}
 
 /// The NLM program over a metadata server.
 pub struct Nlm {
@@ -39,7 +48,7 @@ impl Nlm {
     pub fn new(nfsd: Arc<Nfsd<Mds>>, connector: Arc<dyn Connector>) -> Self {
         Self {
             nfsd,
-            replies: Replies::default(),
+            replies: Replies::new(reply_bounds()),
             calls: Arc::new(HostCalls::new(connector)),
             results: Arc::new(Semaphore::new(RESULTS_MAX)),
         }
