@@ -17,15 +17,15 @@ use crate::removal;
 use namespace::{FileId, Inode};
 use nfs4::{ClientId, NfsStatus};
 use state::{
-    FileStates, HostGrant, HostLock, LockArgs, LockDenied, LockKind, LockRange, RemovedClient,
-    Share,
+    FileStates, HostGrant, HostLock, LockArgs, LockDenied, LockKind, LockRange, NsmState,
+    RemovedClient, Share,
 };
 use std::sync::Arc;
 
 /// How often a conflict with a client whose lease is over is settled before the answer is "denied".
 const TRIES_MAX: usize = 8;
 
-/// Makes the actor the host of this name.
+/// Makes the actor the host of this name. `told` is its NSM state, if it has told one: what it held in an older one goes.
 ///
 /// # Errors
 /// `Resource` when there are too many hosts; `Inval` for an impossible name.
@@ -33,12 +33,22 @@ pub async fn enter_host(
     fs: &Arc<Fs>,
     actor: &mut Actor,
     name: &[u8],
+    told: Option<NsmState>,
 ) -> Result<ClientId, NfsStatus> {
     let now_ms = fs.clients.now_ms();
-    let entered = {
+    let (entered, restarted) = {
         let mut clients = fs.clients.lock();
-        clients.host(name, now_ms, |client| fs.state().has_state(client))
+        let restarted = told.and_then(|state| clients.restarted_host(name, state, false));
+        let entered = clients.host(name, now_ms, |client| fs.state().has_state(client));
+        if let (Ok((client, _)), Some(state)) = (&entered, told) {
+            clients.note_nsm_state(*client, state);
+        }
+        (entered, restarted)
     };
+    if let Some(gone) = restarted {
+        tracing::info!("a host locks in a newer state: what it held before its restart ends");
+        client_end::removed(fs, gone).await;
+    }
     let (client, gave_way) = entered?;
     if let Some(gone) = gave_way {
         client_end::removed(fs, gone).await;
@@ -176,6 +186,30 @@ pub async fn host_gone(fs: &Arc<Fs>, name: &[u8]) -> bool {
         let mut clients = fs.clients.lock();
         let host = clients.find_host(name);
         host.and_then(|host| clients.revoke(host))
+    };
+    match removed {
+        Some(gone) => {
+            client_end::removed(fs, gone).await;
+            true
+        }
+        None => false,
+    }
+}
+
+/// A host says by NOTIFY that it has restarted, in this state: what it held goes, unless it had told that state before, or a newer one.
+/// Returns whether it does.
+pub async fn host_restarted(fs: &Arc<Fs>, name: &[u8], state: NsmState) -> bool {
+    let now_ms = fs.clients.now_ms();
+    let removed = {
+        let mut clients = fs.clients.lock();
+        let removed = clients.restarted_host(name, state, true);
+        // It stays known without anything, so that a repetition is known too. It has the place that it just left.
+        if removed.is_some()
+            && let Ok((id, _)) = clients.host(name, now_ms, |_| true)
+        {
+            clients.note_nsm_state(id, state);
+        }
+        removed
     };
     match removed {
         Some(gone) => {

@@ -111,8 +111,8 @@ pub use fs::{
 };
 pub use host_grants::HostGrants;
 pub use host_locks::{
-    cancel_by_host, enter_host, grant_answered, host_gone, lock_by_host, share_by_host,
-    test_by_host, unlock_by_host, unshare_by_host,
+    cancel_by_host, enter_host, grant_answered, host_gone, host_restarted, lock_by_host,
+    share_by_host, test_by_host, unlock_by_host, unshare_by_host,
 };
 pub use io::{WriteJob, commit, read, write};
 pub use kept_replies::{destroyed, is_ended, keep, kept, key};

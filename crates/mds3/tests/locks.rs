@@ -20,6 +20,9 @@ use transport::workers::Shutdown;
 use transport::{ConnHandle, Context, Message, Service, TransportLimits};
 use xdr::{Decode, Decoder, Encode, Encoder, Opaque, decode_all};
 
+/// NSM state of hosts that have not restarted.
+const STATE: i32 = 3;
+
 /// What a host was called with: GRANTED or NOTIFY.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Heard {
@@ -118,13 +121,24 @@ impl<'r> Host<'r> {
     }
 
     async fn lock_as(&self, alock: Nlm4Lock<'_>, block: bool, reclaim: bool) -> Nlm4Stats {
+        self.lock_in(STATE, alock, block, reclaim).await
+    }
+
+    /// LOCK of a host that tells this NSM state.
+    async fn lock_in(
+        &self,
+        state: i32,
+        alock: Nlm4Lock<'_>,
+        block: bool,
+        reclaim: bool,
+    ) -> Nlm4Stats {
         let args = Nlm4LockArgs {
             cookie: Opaque(b"cookie"),
             block,
             exclusive: true,
             alock,
             reclaim,
-            state: 3,
+            state,
         };
         self.nlm(NlmProc::Lock, &args).await
     }
@@ -283,6 +297,81 @@ async fn only_a_host_itself_says_that_it_has_restarted_and_once_for_each_state()
     a.notify("a", 5).await;
     assert!(b.holder(&file).await.is_some(), "a repetition");
     a.notify("a", 7).await;
+    assert_eq!(b.holder(&file).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_locks_in_a_newer_state_has_lost_what_it_held_before() {
+    let rig = Rig::new().await;
+    let (file, other) = (rig.create("file").await, rig.create("other").await);
+    let (a, b) = two(&rig).await;
+    a.lock(&file, false).await;
+    assert_eq!(b.lock(&file, true).await, Nlm4Stats::Blocked);
+    // Not known, and that of a LOCK that comes late.
+    for state in [0, STATE + 1, STATE - 2, STATE] {
+        let more = a.range(&other, 0, 1);
+        a.lock_in(state, more, false, false).await;
+        assert_eq!(b.heard(), [], "{state}");
+    }
+    let anew = a.range(&other, 5, 1);
+    let granted = a.lock_in(STATE + 2, anew, false, false).await;
+    assert_eq!(granted, Nlm4Stats::Granted);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(b.heard(), [Heard::Granted(10, 0, 7, file.clone())]);
+    let held = ropewalk_mds3::hosts_held(rig.nfsd.role().fs());
+    let held: Vec<_> = held.iter().map(|h| (&*h.name, h.ranges_count)).collect();
+    assert_eq!(held, [("a", 1), ("b", 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notification_of_an_older_state_comes_late_and_ends_nothing() {
+    let rig = Rig::new().await;
+    let file = rig.create("file").await;
+    let (a, b) = two(&rig).await;
+    a.lock(&file, false).await;
+    for late in [STATE, STATE - 2, 0] {
+        a.notify("a", late).await;
+        assert!(b.holder(&file).await.is_some(), "{late}");
+    }
+    a.notify("a", i32::MAX).await;
+    assert!(
+        b.holder(&file).await.is_some(),
+        "older, if states begin anew"
+    );
+    a.notify("a", STATE + 4).await;
+    assert_eq!(b.holder(&file).await, None);
+    a.lock(&file, false).await;
+    a.notify("a", STATE + 2).await;
+    assert!(
+        b.holder(&file).await.is_some(),
+        "the LOCK told less than NOTIFY"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notification_that_is_repeated_after_a_restart_of_the_server_ends_nothing() {
+    let store = Arc::new(MemStore::new());
+    let file = {
+        let rig = Rig::over(store.clone()).await;
+        let file = rig.create("file").await;
+        let (a, _b) = two(&rig).await;
+        a.notify("a", STATE + 2).await;
+        let of_new = a.range(&file, 10, 0);
+        let granted = a.lock_in(STATE + 2, of_new, false, false).await;
+        assert_eq!(granted, Nlm4Stats::Granted);
+        file
+    };
+    let rig = Rig::over(store).await;
+    let (a, b) = two(&rig).await;
+    // Linux tells no state when it reclaims.
+    let own = a.range(&file, 10, 0);
+    assert_eq!(a.lock_in(0, own, false, true).await, Nlm4Stats::Granted);
+    a.notify("a", STATE + 2).await;
+    a.notify("a", STATE).await;
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    fs::poll_grace(rig.nfsd.role().fs()).await;
+    assert!(b.holder(&file).await.is_some());
+    a.notify("a", STATE + 4).await;
     assert_eq!(b.holder(&file).await, None);
 }
 

@@ -228,6 +228,12 @@ impl Grace {
             .map(|r| &*r.owner)
     }
 
+    /// The verifier in the record of an owner that may be reclaimed under this principal.
+    pub(crate) fn verifier_of(&self, owner: &[u8], principal: &[u8]) -> Option<Verifier> {
+        let record = self.waiting.get(owner)?;
+        (record.principal.0 == principal).then_some(record.verifier)
+    }
+
     /// Clients that have not yet completed their reclaim.
     #[must_use]
     pub fn waiting_count(&self) -> usize {

@@ -24,6 +24,7 @@ mod listing;
 mod locks;
 mod minor_0;
 mod name_clashes;
+mod nsm_state;
 mod opens;
 mod owners;
 mod ranges;
@@ -60,6 +61,7 @@ pub use layouts::{
 pub use listing::{Held, HeldCounts, HeldKind, HeldWhat};
 pub use locks::{LockDenied, LockLimits, LockOutcome, Unblocked};
 pub use name_clashes::{ClashSeen, NameClash, NameClashes};
+pub use nsm_state::NsmState;
 pub use opens::{ACCESS_READ, ACCESS_WRITE, DENY_READ, DENY_WRITE, OpenLimits, Opened, Share};
 pub use owners::{
     OWNER_REPLY_BYTES_MAX, OwnerChange, OwnerKind, OwnerLimits, OwnerName, OwnerReply,

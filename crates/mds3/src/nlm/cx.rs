@@ -7,7 +7,7 @@ use namespace::{FileId, Inode, READ, WRITE};
 use nfs4::{ClientId, NfsStatus};
 use nlm::{Netobj, Nlm4Lock, Nlm4Stats};
 use rpc_service::Call;
-use state::{LockKind, LockRange};
+use state::{LockKind, LockRange, NsmState};
 use std::sync::Arc;
 
 /// One call.
@@ -32,8 +32,17 @@ impl<'m> Cx<'m> {
 
     /// Makes the actor the host that calls.
     pub(crate) async fn enter(&mut self, caller_name: &[u8]) -> Result<ClientId, NfsStatus> {
+        self.enter_in(caller_name, None).await
+    }
+
+    /// As [`Cx::enter`], of a host that tells its NSM state.
+    pub(crate) async fn enter_in(
+        &mut self,
+        caller_name: &[u8],
+        told: Option<NsmState>,
+    ) -> Result<ClientId, NfsStatus> {
         let name = self.host(caller_name).to_bytes();
-        fs::enter_host(self.fs(), &mut self.actor, &name).await
+        fs::enter_host(self.fs(), &mut self.actor, &name, told).await
     }
 
     /// The host that calls, if it has ever locked anything.

@@ -1,8 +1,8 @@
 //! NSM version 1 beside NLM: a host's status monitor says that it has restarted, so its locks end. Nobody is watched here for others.
 //!
 //! # Failure
-//! Anybody can send NOTIFY. It counts only for hosts at the address that it comes from, once for each state: a repetition that
-//! comes late does not take the locks that the host has got since.
+//! Anybody can send NOTIFY. It counts only for hosts at the address that it comes from, and with a newer state than the host has told: a
+//! repetition, or an older one that comes late, does not take the locks that the host has got since.
 
 use super::host::{HostName, peer_of};
 use mds::Mds;
@@ -10,31 +10,22 @@ use nlm::nsm::{NsmCall, NsmProc, NsmReply, NsmRes, PROGRAM, SmStat, SmStatRes, V
 use rpc::AcceptError;
 use rpc_service::{Call, Program, Seal};
 use server::Nfsd;
-use std::collections::BTreeMap;
+use state::NsmState;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use tracing_mutex::parkinglot::Mutex;
 use transport::Message;
 use xdr::{Decode, Decoder, Encode, Encoder};
-
-/// Hosts whose last state is remembered.
-const STATES_MAX: usize = 8192;
 
 /// The NSM program over a metadata server.
 pub struct Nsm {
     nfsd: Arc<Nfsd<Mds>>,
-    /// The last state that a host has told, by its address and name.
-    states: Mutex<BTreeMap<Vec<u8>, i32>>,
 }
 
 impl Nsm {
     /// Ends locks of hosts of `nfsd`.
     #[must_use]
     pub fn new(nfsd: Arc<Nfsd<Mds>>) -> Self {
-        Self {
-            nfsd,
-            states: Mutex::default(),
-        }
+        Self { nfsd }
     }
 
     /// Our own state: odd, and greater after each restart.
@@ -85,25 +76,9 @@ impl Nsm {
                 return;
             }
         };
-        let key = host.to_bytes();
-        if !self.is_news(&key, state) {
-            return;
-        }
-        if fs::host_gone(fs, &key).await {
+        if fs::host_restarted(fs, &host.to_bytes(), NsmState::new(state)).await {
             tracing::info!(%host, "a host has restarted: its locks end");
         }
-    }
-
-    fn is_news(&self, host: &[u8], state: i32) -> bool {
-        let mut states = self.states.lock();
-        if states.get(host) == Some(&state) {
-            return false;
-        }
-        if states.len() >= STATES_MAX {
-            states.pop_first();
-        }
-        states.insert(host.to_vec(), state);
-        true
     }
 }
 

@@ -144,6 +144,7 @@ impl Clients {
                 confirmed: false,
                 is_evicted: false,
                 is_host: false,
+                nsm_state: None,
                 bind_enforced: args.bind_enforced,
                 renewed_ms: now_ms,
                 create_seqid: 0,

@@ -1,16 +1,21 @@
 //! Hosts of NLM in the table of clients: who may hold locks without a session (RFC 1813 Appendix II).
 //!
 //! Owns who they are. A host has no lease: its locks end with UNLOCK, with the news that it has restarted, or by an administrator.
-//! Its durable record is that of any client, under a principal that no caller has ([`HOST_PRINCIPAL`]).
+//! Its durable record is that of any client, under a principal that no caller has ([`HOST_PRINCIPAL`]). The newest NSM state that the host
+//! has told is its verifier there.
 //!
 //! # Ordering
 //! A host cannot say that it has reclaimed all. So the grace period takes its time when hosts held locks, and all hosts count as
 //! complete at its end.
+//!
+//! # Failure
+//! A host is known as long as it holds something, and for a lease after that. A state that it tells later is the first one.
 
-use nfs4::{ClientId, NfsStatus, Verifier};
+use nfs4::{ClientId, NfsStatus};
 
 use super::record::{OWNER_BYTES_MAX, Principal};
 use super::table::{Client, Clients, CreateSlot, Recorded, RemovedClient};
+use crate::NsmState;
 
 /// Principal of the record of a host: no caller of NFSv4 has it.
 pub const HOST_PRINCIPAL: &[u8] = b"NLM host";
@@ -43,13 +48,16 @@ impl Clients {
         let id = self.next_client_id()?;
         let removed = idlest.and_then(|id| self.remove(id));
         self.hosts.insert(name.into(), id);
+        let verifier = self.grace.verifier_of(name, HOST_PRINCIPAL);
+        let verifier = verifier.unwrap_or_default();
         let host = Client {
             owner: name.into(),
-            verifier: Verifier::default(),
+            verifier,
             principal: Principal(HOST_PRINCIPAL.to_vec()),
             confirmed: true,
             is_evicted: false,
             is_host: true,
+            nsm_state: NsmState::of_verifier(verifier),
             minor_0: None,
             bind_enforced: false,
             renewed_ms: now_ms,
@@ -74,6 +82,39 @@ impl Clients {
     #[must_use]
     pub fn find_host(&self, name: &[u8]) -> Option<ClientId> {
         self.hosts.get(name).copied()
+    }
+
+    /// Removes a host if `told` is a newer NSM state than the one that is known of it: it has restarted, and may reclaim nothing.
+    /// `is_news` says whether it has where none is known.
+    pub fn restarted_host(
+        &mut self,
+        name: &[u8],
+        told: NsmState,
+        is_news: bool,
+    ) -> Option<RemovedClient> {
+        let id = self.find_host(name)?;
+        let known = self.clients.get(&id)?.nsm_state;
+        match known.map_or(is_news, |known| told.is_newer_than(known)) {
+            true => self.evict(id),
+            false => None,
+        }
+    }
+
+    /// A host has told its NSM state: it is remembered if none is known, or an older one. Its next record has it.
+    pub fn note_nsm_state(&mut self, id: ClientId, told: NsmState) {
+        let Some(host) = self.clients.get_mut(&id).filter(|c| c.is_host) else {
+            return;
+        };
+        if host
+            .nsm_state
+            .is_some_and(|known| !told.is_newer_than(known))
+        {
+            return;
+        }
+        host.nsm_state = Some(told);
+        if matches!(host.recorded, Recorded::Holds { .. }) {
+            host.recorded = Recorded::HoldsNothing;
+        }
     }
 
     /// Names of hosts and their ids, in the order of names.
@@ -105,6 +146,11 @@ impl Clients {
 mod tests {
     use super::*;
     use crate::{ClientLimits, ClientRecord, Grace};
+    use nfs4::Verifier;
+
+    const fn state(state: i32) -> NsmState {
+        NsmState::new(state)
+    }
 
     fn record(name: &[u8], holds_nothing: bool) -> ClientRecord {
         ClientRecord {
@@ -177,5 +223,55 @@ mod tests {
         assert_eq!(clients.check_grace(known, true), Err(NfsStatus::NoGrace));
         assert_eq!(clients.check_grace(known, false), Ok(()));
         assert_eq!(clients.check_grace(unknown, false), Ok(()));
+    }
+    #[test]
+    fn a_host_that_tells_a_newer_state_has_restarted() {
+        let mut clients = table(Grace::none());
+        assert!(clients.restarted_host(b"a", state(3), true).is_none());
+        let (id, _) = clients.host(b"a", 0, |_| false).unwrap();
+        assert!(clients.restarted_host(b"a", state(3), false).is_none());
+        clients.note_nsm_state(id, state(3));
+        clients.note_nsm_state(id, state(1));
+        for late in [1, 3] {
+            assert!(clients.restarted_host(b"a", state(late), true).is_none());
+        }
+        let gone = clients.restarted_host(b"a", state(5), false).unwrap();
+        assert_eq!((gone.client, clients.find_host(b"a")), (id, None));
+        let (unknown, _) = clients.host(b"a", 0, |_| false).unwrap();
+        let gone = clients.restarted_host(b"a", state(1), true).unwrap();
+        assert_eq!(gone.client, unknown);
+    }
+
+    #[test]
+    fn a_record_has_the_newest_state_and_a_state_that_comes_later_asks_for_another() {
+        let mut clients = table(Grace::none());
+        let (id, _) = clients.host(b"a", 0, |_| false).unwrap();
+        let wanted = |clients: &Clients| {
+            let record = clients.record_needed(id, true)?;
+            Some(NsmState::of_verifier(record.verifier))
+        };
+        assert_eq!(wanted(&clients), Some(None));
+        clients.record_stored(id, false, 7);
+        assert_eq!(wanted(&clients), None);
+        clients.note_nsm_state(id, state(3));
+        assert_eq!(wanted(&clients), Some(Some(state(3))));
+        clients.record_stored(id, false, 8);
+        clients.note_nsm_state(id, state(3));
+        assert_eq!(wanted(&clients), None);
+    }
+
+    #[test]
+    fn what_a_host_told_before_a_restart_is_known_after_it() {
+        let records = [ClientRecord {
+            verifier: NsmState::to_verifier(Some(state(5))),
+            ..record(b"a", false)
+        }];
+        let mut clients = table(Grace::begin(records, 0, 1000));
+        let (id, _) = clients.host(b"a", 0, |_| false).unwrap();
+        assert_eq!(clients.check_grace(id, true), Ok(()));
+        assert!(clients.restarted_host(b"a", state(5), true).is_none());
+        assert!(clients.restarted_host(b"a", state(7), true).is_some());
+        let (anew, _) = clients.host(b"a", 0, |_| false).unwrap();
+        assert_eq!(clients.check_grace(anew, true), Err(NfsStatus::NoGrace));
     }
 }

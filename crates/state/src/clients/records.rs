@@ -11,6 +11,7 @@ use nfs4::ClientId;
 
 use super::record::ClientRecord;
 use super::table::{Clients, Recorded};
+use crate::NsmState;
 
 impl Clients {
     /// The record to write for a client that may take state from now on (RECLAIM_COMPLETE), or that is about to (`takes`). `None`
@@ -33,7 +34,10 @@ impl Clients {
         (client.confirmed && lacks && reliable).then(|| ClientRecord {
             client: id,
             owner: client.owner.to_vec(),
-            verifier: client.verifier,
+            verifier: match client.is_host {
+                true => NsmState::to_verifier(client.nsm_state),
+                false => client.verifier,
+            },
             principal: client.principal.clone(),
             lost_delegations: false,
             holds_nothing: !takes,

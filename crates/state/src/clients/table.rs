@@ -7,7 +7,7 @@ use nfs4::{ClientId, SessionId, Verifier};
 use super::connection_index::Bindings;
 use super::minor_0_record::{Minor0, Minor0Table};
 use super::record::Principal;
-use crate::{ChannelAttrs, ChannelLimits, Grace, Session};
+use crate::{ChannelAttrs, ChannelLimits, Grace, NsmState, Session};
 
 /// A created session: what CREATE_SESSION answers, the first time and for each retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +119,8 @@ pub(super) struct Client {
     pub(super) is_evicted: bool,
     /// A host of NLM: it has no lease and no sessions.
     pub(super) is_host: bool,
+    /// The newest NSM state that a host has told.
+    pub(super) nsm_state: Option<NsmState>,
     /// Sessions demand bound connections (SP4_MACH_CRED).
     pub(super) bind_enforced: bool,
     /// Last renewal of the lease.
