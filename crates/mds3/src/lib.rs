@@ -21,6 +21,8 @@ mod program;
 mod results;
 mod status;
 
-pub use crate::nlm::{HostHeld, Nlm, Nsm, describe_host, free_host, hosts_held};
+pub use crate::nlm::{
+    DATAGRAM_BYTES_MAX, HostHeld, Nlm, Nsm, describe_host, free_host, hosts_held,
+};
 pub use mount::Mount;
 pub use program::Nfs3;

@@ -8,16 +8,17 @@ mod rig;
 use bytes::Bytes;
 use meta::MemStore;
 use nfs3::procs::RemoveArgs;
-use nlm::nsm::{NsmProc, StatChge};
+use nlm::nsm::{NsmProc, NsmRes, SmStatRes, StatChge};
 use nlm::*;
 use rig::*;
-use rpc::{CallHeader, ReplyHeader};
+use ropewalk_mds3::DATAGRAM_BYTES_MAX;
+use rpc::{AcceptError, CallHeader, CallRefusal, ReplyHeader, ReplyVerdict};
 use rpc_service::Seal;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing_mutex::parkinglot::Mutex;
 use transport::workers::Shutdown;
-use transport::{ConnHandle, Context, Message, Service, TransportLimits};
+use transport::{ConnHandle, Context, Endpoint, Message, Service, TransportLimits};
 use xdr::{Decode, Decoder, Encode, Encoder, Opaque, decode_all};
 
 /// NSM state of hosts that have not restarted.
@@ -37,6 +38,8 @@ struct HostPrograms {
     heard: Mutex<Vec<Heard>>,
     /// Its answer to GRANTED.
     answer: Nlm4Stats,
+    /// What its monitor says of its state; without one it does not answer.
+    monitor: Mutex<Option<i32>>,
 }
 
 impl Service for HostPrograms {
@@ -56,6 +59,10 @@ impl Service for HostPrograms {
                 stat: self.answer,
             }
             .encode(&mut e);
+        } else if header.procedure == NsmProc::Stat as u32 {
+            let state = (*self.monitor.lock())?;
+            let res_stat = NsmRes::Succ;
+            SmStatRes { res_stat, state }.encode(&mut e);
         } else {
             let args: StatChge<'_> = decode_all(d.rest()).unwrap();
             self.heard.lock().push(Heard::Notify(args.state));
@@ -77,6 +84,7 @@ impl<'r> Host<'r> {
         let programs = Arc::new(HostPrograms {
             heard: Mutex::default(),
             answer,
+            monitor: Mutex::new(Some(STATE)),
         });
         let shutdown = Shutdown::new();
         let context = Context::new(TransportLimits::default());
@@ -185,9 +193,36 @@ impl<'r> Host<'r> {
         assert!(self.ask(id, &args).await.is_empty());
     }
 
+    /// As [`Host::notify`] in a datagram, which need not come from this host. Whether it is answered.
+    async fn notify_by_datagram(&self, state: i32) -> bool {
+        let args = StatChge {
+            mon_name: Opaque(self.name.as_bytes()),
+            state,
+        };
+        let id = (nsm::PROGRAM, nsm::VERSION, NsmProc::Notify as u32);
+        datagram(self.rig, self.name, &self.rig.record(id, &args))
+            .await
+            .is_some()
+    }
+
+    fn monitor_says(&self, state: Option<i32>) {
+        *self.programs.monitor.lock() = state;
+    }
+
     fn heard(&self) -> Vec<Heard> {
         self.programs.heard.lock().clone()
     }
+}
+
+/// The answer to a datagram from there.
+async fn datagram(rig: &Rig, from: &str, record: &[u8]) -> Option<Result<Vec<u8>, CallRefusal>> {
+    let from = Endpoint::Memory(from.into());
+    let answer = rig.nsm.datagram(&from, record).await?;
+    let mut d = Decoder::new(&answer);
+    Some(match ReplyHeader::decode(&mut d).unwrap().verdict {
+        ReplyVerdict::Success { .. } => Ok(d.rest().to_vec()),
+        ReplyVerdict::Error(refusal) => Err(refusal),
+    })
 }
 
 /// Hosts that take what they are granted.
@@ -373,6 +408,89 @@ async fn a_notification_that_is_repeated_after_a_restart_of_the_server_ends_noth
     assert!(b.holder(&file).await.is_some());
     a.notify("a", STATE + 4).await;
     assert_eq!(b.holder(&file).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forged_datagram_frees_no_locks_and_a_true_one_does() {
+    let rig = Rig::new().await;
+    let file = rig.create("file").await;
+    let (a, b) = two(&rig).await;
+    a.lock(&file, false).await;
+    b.monitor_says(Some(STATE + 2));
+    assert!(b.notify_by_datagram(STATE + 2).await, "it has no locks");
+    assert!(b.holder(&file).await.is_some());
+    // The host runs as before.
+    assert!(!a.notify_by_datagram(STATE + 2).await);
+    a.monitor_says(None);
+    assert!(!a.notify_by_datagram(STATE + 2).await);
+    assert!(b.holder(&file).await.is_some());
+    a.monitor_says(Some(STATE + 2));
+    assert!(a.notify_by_datagram(STATE).await, "a repetition");
+    assert!(b.holder(&file).await.is_some());
+    assert!(a.notify_by_datagram(STATE + 2).await);
+    assert_eq!(b.holder(&file).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_datagram_of_a_host_whose_monitor_does_not_run_yet_is_believed() {
+    let rig = Rig::new().await;
+    let file = rig.create("file").await;
+    let (mut a, b) = two(&rig).await;
+    a.lock(&file, false).await;
+    a._shutdown = Shutdown::new();
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    assert!(a.notify_by_datagram(STATE + 2).await);
+    assert_eq!(b.holder(&file).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn datagrams_about_one_host_ask_its_monitor_once_at_a_time() {
+    let rig = Rig::new().await;
+    let file = rig.create("file").await;
+    let (a, b) = two(&rig).await;
+    a.lock(&file, false).await;
+    a.monitor_says(Some(STATE + 2));
+    let twice = tokio::join!(
+        a.notify_by_datagram(STATE + 2),
+        a.notify_by_datagram(STATE + 2)
+    );
+    assert_eq!(twice, (true, false));
+    assert!(a.notify_by_datagram(STATE + 2).await);
+    assert_eq!(b.holder(&file).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_datagram_that_is_no_call_of_nsm_is_refused_or_not_heard() {
+    let rig = Rig::new().await;
+    let null = |program, version| rig.record((program, version, 0), &());
+    let answer = datagram(&rig, "a", &null(nsm::PROGRAM, nsm::VERSION)).await;
+    assert_eq!(answer, Some(Ok(vec![])));
+    let call = rig.record((nsm::PROGRAM, nsm::VERSION, 7), &());
+    for (record, why) in [
+        (null(nfs3::PROGRAM, 3), AcceptError::ProgUnavail),
+        (
+            null(nsm::PROGRAM, 2),
+            AcceptError::ProgMismatch { low: 1, high: 1 },
+        ),
+        (call, AcceptError::ProcUnavail),
+        (
+            rig.record((nsm::PROGRAM, nsm::VERSION, 6), &()),
+            AcceptError::GarbageArgs,
+        ),
+    ] {
+        let answer = datagram(&rig, "a", &record).await;
+        assert_eq!(answer, Some(Err(why.into())));
+    }
+    let mut long = null(nsm::PROGRAM, nsm::VERSION).to_vec();
+    for cut in 0..long.len() {
+        assert_eq!(datagram(&rig, "a", &long[..cut]).await, None, "{cut}");
+    }
+    long.resize(DATAGRAM_BYTES_MAX + 1, 0);
+    assert_eq!(datagram(&rig, "a", &long).await, None);
+    // No export has this address.
+    let stranger = Endpoint::Socket("192.0.2.7:700".parse().unwrap());
+    let record = null(nsm::PROGRAM, nsm::VERSION);
+    assert_eq!(rig.nsm.datagram(&stranger, &record).await, None);
 }
 
 #[tokio::test(start_paused = true)]

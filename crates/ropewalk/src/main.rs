@@ -34,6 +34,7 @@ mod metrics;
 mod movement;
 mod nfs3_servers;
 mod nlm_hosts;
+mod nsm_datagrams;
 mod nss;
 mod older_nfs;
 mod out;

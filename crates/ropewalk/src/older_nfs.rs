@@ -1,4 +1,5 @@
-//! NFSv3 beside NFSv4: its programs, their registration, and the task that tells hosts of their locks.
+//! NFSv3 beside NFSv4: its programs, their registration, the task that tells hosts of their locks, and the sockets on which they say
+//! that they have restarted.
 
 use std::sync::Arc;
 
@@ -6,18 +7,19 @@ use mds::Mds;
 use mds3::{Mount, Nfs3, Nlm, Nsm};
 use rpc_service::DynProgram;
 use server::{Nfsd, Programs};
-use tokio::task::JoinHandle;
-use transport::Context;
+use tokio::task::{JoinHandle, JoinSet};
 use transport::tcp::TcpConnector;
+use transport::{Connector, Context};
 
 use crate::config::MdsConfig;
 use crate::failure::{Outcome, failed};
+use crate::nsm_datagrams;
 use crate::rpcbind::Registered;
 
 /// The programs, where they are wanted.
 pub(crate) struct OlderNfs {
     programs: Vec<Arc<dyn DynProgram>>,
-    nlm: Option<Arc<Nlm>>,
+    lockers: Option<(Arc<Nlm>, Arc<Nsm>)>,
 }
 
 impl OlderNfs {
@@ -26,20 +28,24 @@ impl OlderNfs {
         if !config.nfs3 {
             return Self {
                 programs: Vec::new(),
-                nlm: None,
+                lockers: None,
             };
         }
         let connector = Arc::new(TcpConnector::new(context.sibling()));
+        let nsm = Arc::new(Nsm::new(
+            Arc::clone(nfsd),
+            Arc::clone(&connector) as Arc<dyn Connector>,
+        ));
         let nlm = Arc::new(Nlm::new(Arc::clone(nfsd), connector));
         let programs: Vec<Arc<dyn DynProgram>> = vec![
             Arc::new(Nfs3::new(Arc::clone(nfsd))),
             Arc::new(Mount::new(Arc::clone(nfsd))),
             Arc::clone(&nlm) as Arc<dyn DynProgram>,
-            Arc::new(Nsm::new(Arc::clone(nfsd))),
+            Arc::clone(&nsm) as Arc<dyn DynProgram>,
         ];
         Self {
             programs,
-            nlm: Some(nlm),
+            lockers: Some((nlm, nsm)),
         }
     }
 
@@ -48,22 +54,27 @@ impl OlderNfs {
         Arc::new(Arc::clone(nfsd).with_programs(self.programs.clone()))
     }
 
-    /// Registers them with rpcbind, where that is wanted, and begins to tell hosts of their locks.
+    /// Registers them with rpcbind, where that is wanted. Begins to tell hosts of their locks, and to hear datagrams of theirs.
     ///
     /// # Errors
     /// rpcbind cannot be reached, or names another server.
     pub(crate) fn start(self, config: &MdsConfig) -> Outcome<Running> {
+        let datagrams = self
+            .lockers
+            .as_ref()
+            .map(|(_, nsm)| nsm_datagrams::serve(&config.listen, nsm));
         let registered = match config.nfs3 && config.register_rpcbind {
             true => Some(Registered::new(&config.listen).map_err(|e| failed(e.to_string()))?),
             false => None,
         };
-        let teller = self.nlm.map(|nlm| {
+        let teller = self.lockers.map(|(nlm, _)| {
             tokio::spawn(async move {
                 nlm.tell_hosts(&host_name()).await;
             })
         });
         Ok(Running {
             _registered: registered,
+            _datagrams: datagrams,
             teller,
         })
     }
@@ -72,6 +83,8 @@ impl OlderNfs {
 /// The programs as long as they are served.
 pub(crate) struct Running {
     _registered: Option<Registered>,
+    /// Ends with this.
+    _datagrams: Option<JoinSet<()>>,
     teller: Option<JoinHandle<()>>,
 }
 

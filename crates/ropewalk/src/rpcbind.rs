@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict, UniversalAddress};
+use rpc::{CallStart, Netid, OpaqueAuth, ReplyHeader, ReplyVerdict, UniversalAddress};
 use xdr::{Chain, Decode, DecodeError, Decoder, Encode, Encoder, Opaque};
 
 /// Where rpcbind listens for programs of this machine. It takes registrations nowhere else.
@@ -48,15 +48,41 @@ const MONITOR: (u32, u32) = (nlm::nsm::PROGRAM, nlm::nsm::VERSION);
 struct Mapping {
     program: u32,
     version: u32,
-    address: UniversalAddress,
+    netid: &'static str,
+    address: SocketAddr,
+}
+
+impl Mapping {
+    fn tcp((program, version): (u32, u32), address: SocketAddr) -> Self {
+        Self {
+            program,
+            version,
+            netid: Netid::tcp(&address).as_str(),
+            address,
+        }
+    }
+
+    /// The same over UDP (RFC 5665 §5.2.3).
+    const fn over_udp(self) -> Self {
+        let netid = match self.address {
+            SocketAddr::V4(_) => "udp",
+            SocketAddr::V6(_) => "udp6",
+        };
+        Self { netid, ..self }
+    }
+
+    /// Its universal address: that of TCP, as netids do not show in it.
+    fn text(&self) -> String {
+        UniversalAddress::tcp(self.address).to_text()
+    }
 }
 
 impl Encode for Mapping {
     fn encode(&self, e: &mut Encoder) {
-        let text = self.address.to_text();
+        let text = self.text();
         e.u32(self.program);
         e.u32(self.version);
-        Opaque::<{ u32::MAX }>(self.address.netid.as_str().as_bytes()).encode(e);
+        Opaque::<{ u32::MAX }>(self.netid.as_bytes()).encode(e);
         Opaque::<{ u32::MAX }>(text.as_bytes()).encode(e);
         Opaque::<{ u32::MAX }>(b"ropewalk").encode(e);
     }
@@ -127,25 +153,23 @@ impl Registered {
         let mut registered = Self(Vec::new());
         for address in v4.into_iter().chain(v6) {
             for program in SERVED {
-                registered.add(program, *address)?;
+                registered.add(Mapping::tcp(program, *address))?;
             }
-            match registered.add(MONITOR, *address) {
-                Err(RegisterError::Taken { at, .. }) => tracing::warn!(
-                    at,
-                    "another status monitor is registered: locks of NFSv3 hosts that restart do not end by themselves"
-                ),
-                added => added?,
+            let monitor = Mapping::tcp(MONITOR, *address);
+            for mapping in [monitor.clone(), monitor.over_udp()] {
+                match registered.add(mapping) {
+                    Err(RegisterError::Taken { at, .. }) => tracing::warn!(
+                        at,
+                        "another status monitor is registered: locks of NFSv3 hosts that restart end with their next lock"
+                    ),
+                    added => added?,
+                }
             }
         }
         Ok(registered)
     }
 
-    fn add(&mut self, (program, version): (u32, u32), at: SocketAddr) -> Result<(), RegisterError> {
-        let mapping = Mapping {
-            program,
-            version,
-            address: UniversalAddress::tcp(at),
-        };
+    fn add(&mut self, mapping: Mapping) -> Result<(), RegisterError> {
         set(&mapping)?;
         self.0.push(mapping);
         Ok(())
@@ -168,7 +192,7 @@ fn set(mapping: &Mapping) -> Result<(), RegisterError> {
         return Ok(());
     }
     let at = listed(mapping)?;
-    match at == mapping.address.to_text() {
+    match at == mapping.text() {
         true => Ok(()),
         false => Err(RegisterError::Taken {
             program: mapping.program,
@@ -182,19 +206,15 @@ fn set(mapping: &Mapping) -> Result<(), RegisterError> {
 /// # Errors
 /// rpcbind gives no answer.
 pub(crate) fn nfs3_registered(listener: SocketAddr) -> Result<(String, String), RegisterError> {
-    let mapping = Mapping {
-        program: nfs3::PROGRAM,
-        version: nfs3::VERSION,
-        address: UniversalAddress::tcp(listener),
-    };
-    Ok((listed(&mapping)?, mapping.address.to_text()))
+    let mapping = Mapping::tcp((nfs3::PROGRAM, nfs3::VERSION), listener);
+    Ok((listed(&mapping)?, mapping.text()))
 }
 
 /// Where a program is by the list of rpcbind: GETADDR tells a local caller nothing.
 fn listed(mapping: &Mapping) -> Result<String, RegisterError> {
     let answer = call(DUMP, mapping)?;
     let all = Chain::<Listed<'_>, LISTED_MAX>::decode(&mut Decoder::new(&answer))?;
-    let netid = mapping.address.netid.as_str().as_bytes();
+    let netid = mapping.netid.as_bytes();
     let is_it = |l: &&Listed<'_>| {
         (l.program, l.version, l.netid.0) == (mapping.program, mapping.version, netid)
     };
@@ -250,11 +270,7 @@ mod tests {
 
     #[test]
     fn a_mapping_is_what_rfc_1833_says() {
-        let mapping = Mapping {
-            program: 100_003,
-            version: 3,
-            address: UniversalAddress::tcp("192.0.2.7:2049".parse().unwrap()),
-        };
+        let mapping = Mapping::tcp((100_003, 3), "192.0.2.7:2049".parse().unwrap());
         let bytes = xdr::encode_to_vec(&mapping);
         let mut wanted = Vec::new();
         wanted.extend([0, 1, 0x86, 0xa3, 0, 0, 0, 3]);
@@ -262,5 +278,8 @@ mod tests {
         wanted.extend(*b"\0\0\0\x0d192.0.2.7.8.1\0\0\0");
         wanted.extend(*b"\0\0\0\x08ropewalk");
         assert_eq!(bytes, wanted);
+        let by_udp = xdr::encode_to_vec(&mapping.over_udp());
+        wanted[11..15].copy_from_slice(b"\x03udp");
+        assert_eq!(by_udp, wanted);
     }
 }

@@ -51,9 +51,9 @@ impl Older {
             Arc::new(Mount::new(Arc::clone(nfsd))),
         ];
         if self.nlm {
-            let nlm = Arc::new(Nlm::new(Arc::clone(nfsd), connector));
+            let nlm = Arc::new(Nlm::new(Arc::clone(nfsd), Arc::clone(&connector)));
             programs.push(nlm.clone());
-            programs.push(Arc::new(Nsm::new(Arc::clone(nfsd))));
+            programs.push(Arc::new(Nsm::new(Arc::clone(nfsd), connector)));
             tasks.spawn(async move { nlm.tell_hosts(MDS_NAME).await });
         }
         Arc::new(Watched {

@@ -64,7 +64,7 @@ async fn tell(fs: &Fs, calls: &HostCalls, grant: &HostGrant) -> Option<bool> {
                 Ok(_) if !in_doubt => return Some(false),
                 Ok(_) | Err(_) => return None,
             },
-            Err(HostCallError::NotSent) => {}
+            Err(HostCallError::NotSent | HostCallError::NoProgram) => {}
             Err(HostCallError::Unanswered) => in_doubt = true,
             Err(HostCallError::Refused) => return None,
         }

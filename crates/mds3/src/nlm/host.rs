@@ -87,7 +87,12 @@ impl std::fmt::Display for HostName {
 
 /// Where a connection comes from, without the port.
 pub(crate) fn peer_of(conn: &ConnHandle) -> String {
-    match conn.peer() {
+    peer_of_endpoint(conn.peer())
+}
+
+/// As [`peer_of`], of what came without a connection.
+pub(crate) fn peer_of_endpoint(peer: &Endpoint) -> String {
+    match peer {
         Endpoint::Socket(address) => address.ip().to_canonical().to_string(),
         Endpoint::Tunnel(name) | Endpoint::Memory(name) => format!("{MEMORY}{name}"),
     }

@@ -11,9 +11,10 @@ use super::host::HostName;
 use bytes::Bytes;
 use rpc::{AuthSys, CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
 use rpc::{Netid, UniversalAddress};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
-use transport::{Address, CallError, CloseReason, Connector, Message, NoService};
+use transport::{Address, CallError, CloseReason, ConnectError, Connector, Message, NoService};
 use xdr::{Decode, Decoder, Encode, Encoder, Opaque};
 
 /// How long one call waits for its answer.
@@ -33,8 +34,10 @@ const ADDRESS_BYTES_MAX: u32 = 256;
 /// Why a call has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HostCallError {
-    /// The host did not get it: it cannot be reached, or has no such program.
+    /// The host did not get it: it cannot be reached.
     NotSent,
+    /// The host answers that it has no such program.
+    NoProgram,
     /// It may have executed it.
     Unanswered,
     /// It refused it, or its answer makes no sense.
@@ -91,6 +94,9 @@ impl HostCalls {
                 let mut d = Decoder::new(&found);
                 let text = Opaque::<ADDRESS_BYTES_MAX>::decode(&mut d);
                 let text = text.map_err(|_| HostCallError::NotSent)?;
+                if text.0.is_empty() {
+                    return Err(HostCallError::NoProgram);
+                }
                 let told = UniversalAddress::parse(netid.as_str().as_bytes(), text.0);
                 told.map_or(Err(HostCallError::NotSent), |told| {
                     known(told.address.port())
@@ -107,6 +113,7 @@ impl HostCalls {
                 let port = port.and_then(|port| u16::try_from(port).ok());
                 port.map_or(Err(HostCallError::NotSent), known)
             }
+            Err(HostCallError::NoProgram) => Err(HostCallError::NoProgram),
             Err(_) => Err(HostCallError::NotSent),
         }
     }
@@ -119,8 +126,12 @@ impl HostCalls {
     ) -> Result<Bytes, HostCallError> {
         let connect = self.connector.connect(address, NoService::shared());
         let connected = tokio::time::timeout(CONNECT_WAIT, connect).await;
-        let Ok(Ok(conn)) = connected else {
-            return Err(HostCallError::NotSent);
+        let conn = match connected {
+            Ok(Ok(conn)) => conn,
+            Ok(Err(ConnectError::Io(e))) if e.kind() == ErrorKind::ConnectionRefused => {
+                return Err(HostCallError::NoProgram);
+            }
+            Ok(Err(_)) | Err(_) => return Err(HostCallError::NotSent),
         };
         let answer = conn.call(message(procedure, args), CALL_WAIT).await;
         conn.close(CloseReason::Asked);
@@ -147,7 +158,7 @@ const fn at((version, procedure): (u32, u32)) -> Procedure {
 /// Port 0 stands for a program that is not there.
 const fn known(port: u16) -> Result<u16, HostCallError> {
     match port {
-        0 => Err(HostCallError::NotSent),
+        0 => Err(HostCallError::NoProgram),
         port => Ok(port),
     }
 }

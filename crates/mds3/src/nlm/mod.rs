@@ -15,6 +15,7 @@
 
 mod cancel;
 mod cx;
+mod datagrams;
 mod free_all;
 mod granted;
 mod held;
@@ -28,6 +29,7 @@ mod share;
 mod test;
 mod unlock;
 
+pub use datagrams::DATAGRAM_BYTES_MAX;
 pub use held::{HostHeld, describe_host, free_host, hosts_held};
 pub use nsm::Nsm;
 pub use program::Nlm;

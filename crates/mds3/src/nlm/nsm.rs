@@ -1,31 +1,53 @@
 //! NSM version 1 beside NLM: a host's status monitor says that it has restarted, so its locks end. Nobody is watched here for others.
 //!
 //! # Failure
-//! Anybody can send NOTIFY. It counts only for hosts at the address that it comes from, and with a newer state than the host has told: a
+//! Anybody can send NOTIFY. Over a connection it counts only for hosts at the address that it comes from (`datagrams` has those that come without), and with a newer state than the host has told: a
 //! repetition, or an older one that comes late, does not take the locks that the host has got since.
 
 use super::host::{HostName, peer_of};
+use super::host_calls::HostCalls;
 use mds::Mds;
 use nlm::nsm::{NsmCall, NsmProc, NsmReply, NsmRes, PROGRAM, SmStat, SmStatRes, VERSION};
 use rpc::AcceptError;
 use rpc_service::{Call, Program, Seal};
 use server::Nfsd;
 use state::NsmState;
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use transport::Message;
+use tracing_mutex::parkinglot::Mutex;
+use transport::{Connector, Message};
 use xdr::{Decode, Decoder, Encode, Encoder};
 
 /// The NSM program over a metadata server.
 pub struct Nsm {
     nfsd: Arc<Nfsd<Mds>>,
+    calls: HostCalls,
+    /// Hosts whose monitors are being asked.
+    asked: Mutex<BTreeSet<Vec<u8>>>,
 }
 
 impl Nsm {
-    /// Ends locks of hosts of `nfsd`.
+    /// Ends locks of hosts of `nfsd`. `connector` reaches the monitors of those that say by datagrams that they have restarted.
     #[must_use]
-    pub fn new(nfsd: Arc<Nfsd<Mds>>) -> Self {
-        Self { nfsd }
+    pub fn new(nfsd: Arc<Nfsd<Mds>>, connector: Arc<dyn Connector>) -> Self {
+        Self {
+            nfsd,
+            calls: HostCalls::new(connector),
+            asked: Mutex::default(),
+        }
+    }
+
+    pub(super) fn nfsd(&self) -> &Nfsd<Mds> {
+        &self.nfsd
+    }
+
+    pub(super) fn calls(&self) -> &HostCalls {
+        &self.calls
+    }
+
+    pub(super) fn asked(&self) -> &Mutex<BTreeSet<Vec<u8>>> {
+        &self.asked
     }
 
     /// Our own state: odd, and greater after each restart.
@@ -34,49 +56,65 @@ impl Nsm {
     }
 
     async fn perform(&self, call: &Call<'_>, args: &NsmCall<'_>) -> NsmReply {
+        if let NsmCall::Notify(change) = args
+            && let Some(host) = self.host_of(&peer_of(call.conn), change.mon_name.0)
+        {
+            self.restarted(&host, NsmState::new(change.state)).await;
+        }
+        self.answer(args)
+    }
+
+    /// The answer to a call. Nothing is done for it.
+    pub(super) fn answer(&self, args: &NsmCall<'_>) -> NsmReply {
+        let state = self.state();
         let watched = SmStatRes {
             res_stat: NsmRes::Fail,
-            state: self.state(),
-        };
-        let own = SmStat {
-            state: self.state(),
+            state,
         };
         match args {
             NsmCall::Null => NsmReply::Null,
             NsmCall::Stat(_) => NsmReply::Stat(watched),
             NsmCall::Mon(_) => NsmReply::Mon(watched),
-            NsmCall::Unmon(_) => NsmReply::Unmon(own),
-            NsmCall::UnmonAll(_) => NsmReply::UnmonAll(own),
+            NsmCall::Unmon(_) => NsmReply::Unmon(SmStat { state }),
+            NsmCall::UnmonAll(_) => NsmReply::UnmonAll(SmStat { state }),
             NsmCall::SimuCrash => NsmReply::SimuCrash,
-            NsmCall::Notify(change) => {
-                self.notified(&peer_of(call.conn), change.mon_name.0, change.state)
-                    .await;
-                NsmReply::Notify
-            }
+            NsmCall::Notify(_) => NsmReply::Notify,
         }
     }
 
-    /// A host at this address says that it has restarted.
-    async fn notified(&self, peer: &str, name: &[u8], state: i32) {
+    /// The host at an address that calls itself so, if it has locks here.
+    pub(super) fn host_of(&self, peer: &str, name: &[u8]) -> Option<HostName> {
         let fs = self.nfsd.role().fs();
-        let at_peer: Vec<HostName> = {
+        let mut at_peer: Vec<HostName> = {
             let clients = fs.clients().lock();
             let hosts = clients
                 .hosts()
                 .filter_map(|(name, _)| HostName::parse(name));
             hosts.filter(|host| host.is_at(peer)).collect()
         };
-        let named: Vec<&HostName> = at_peer.iter().filter(|h| h.is_named(name)).collect();
-        let host = match (&*named, &*at_peer) {
-            ([host], _) => *host,
-            // The monitor may know its host by another name.
-            ([], [host]) => host,
-            _ => {
-                tracing::debug!(peer, "NOTIFY of a host that has no locks here");
-                return;
+        if let Some(at) = at_peer.iter().position(|host| host.is_named(name)) {
+            let others = at_peer.iter().skip(at + 1);
+            if others.filter(|host| host.is_named(name)).count() == 0 {
+                return Some(at_peer.swap_remove(at));
             }
-        };
-        if fs::host_restarted(fs, &host.to_bytes(), NsmState::new(state)).await {
+        } else if at_peer.len() == 1 {
+            // The monitor may know its host by another name.
+            return at_peer.pop();
+        }
+        tracing::debug!(peer, "NOTIFY of a host that has no locks here");
+        None
+    }
+
+    /// Whether a host has told no state that is as new as this one.
+    pub(super) fn is_news(&self, host: &HostName, state: NsmState) -> bool {
+        let clients = self.nfsd.role().fs().clients().lock();
+        clients.is_news_of_host(&host.to_bytes(), state)
+    }
+
+    /// A host has restarted, and is in this state.
+    pub(super) async fn restarted(&self, host: &HostName, state: NsmState) {
+        let fs = self.nfsd.role().fs();
+        if fs::host_restarted(fs, &host.to_bytes(), state).await {
             tracing::info!(%host, "a host has restarted: its locks end");
         }
     }

@@ -55,7 +55,7 @@ async fn notify(fs: &Fs, calls: &HostCalls, host: &HostName, name: &[u8]) {
                 return;
             }
             Err(HostCallError::Refused) => return,
-            Err(HostCallError::NotSent | HostCallError::Unanswered) => {}
+            Err(HostCallError::NotSent | HostCallError::NoProgram | HostCallError::Unanswered) => {}
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -38,6 +38,7 @@ pub struct Rig {
     pub mount: Mount,
     pub nfsd: Arc<Nfsd<Mds>>,
     pub nlm: Arc<Nlm>,
+    pub nsm: Arc<Nsm>,
     pub conn: ConnHandle,
     /// The handle of the root.
     pub root: Vec<u8>,
@@ -106,9 +107,9 @@ impl Rig {
         let shutdown = Shutdown::new();
         let listener = network.listen("mds").expect("a free name");
         let connector = Arc::new(network.connector("mds", context()));
-        let nlm = Arc::new(Nlm::new(nfsd.clone(), connector));
-        let programs: Vec<Arc<dyn DynProgram>> =
-            vec![nlm.clone(), Arc::new(Nsm::new(nfsd.clone()))];
+        let nlm = Arc::new(Nlm::new(nfsd.clone(), connector.clone()));
+        let nsm = Arc::new(Nsm::new(nfsd.clone(), connector));
+        let programs: Vec<Arc<dyn DynProgram>> = vec![nlm.clone(), nsm.clone()];
         let served = Arc::new(nfsd.clone().with_programs(programs));
         tokio::spawn(listener.serve(served, context(), shutdown.signal()));
         let mut rig = Self {
@@ -118,6 +119,7 @@ impl Rig {
             mount: Mount::new(nfsd.clone()),
             nfsd,
             nlm,
+            nsm,
             root: Vec::new(),
             xid: AtomicU64::new(1),
             _shutdown: shutdown,

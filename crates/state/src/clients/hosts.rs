@@ -100,6 +100,14 @@ impl Clients {
         }
     }
 
+    /// Whether a host of this name is known, and has told no state that is as new as `told`.
+    #[must_use]
+    pub fn is_news_of_host(&self, name: &[u8], told: NsmState) -> bool {
+        let host = self.find_host(name).and_then(|id| self.clients.get(&id));
+        let known = host.map(|host| host.nsm_state);
+        known.is_some_and(|known| known.is_none_or(|known| told.is_newer_than(known)))
+    }
+
     /// A host has told its NSM state: it is remembered if none is known, or an older one. Its next record has it.
     pub fn note_nsm_state(&mut self, id: ClientId, told: NsmState) {
         let Some(host) = self.clients.get_mut(&id).filter(|c| c.is_host) else {
@@ -233,8 +241,11 @@ mod tests {
         clients.note_nsm_state(id, state(3));
         clients.note_nsm_state(id, state(1));
         for late in [1, 3] {
+            assert!(!clients.is_news_of_host(b"a", state(late)));
             assert!(clients.restarted_host(b"a", state(late), true).is_none());
         }
+        assert!(clients.is_news_of_host(b"a", state(5)));
+        assert!(!clients.is_news_of_host(b"b", state(5)));
         let gone = clients.restarted_host(b"a", state(5), false).unwrap();
         assert_eq!((gone.client, clients.find_host(b"a")), (id, None));
         let (unknown, _) = clients.host(b"a", 0, |_| false).unwrap();
