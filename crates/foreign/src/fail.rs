@@ -15,6 +15,8 @@ pub(crate) enum Fail {
     Newer,
     /// A call failed.
     Call(Nfs3Error),
+    /// An object was made and is not there: its bytes are lost.
+    Lost,
     /// The server answers what cannot be.
     Wrong(&'static str),
 }
@@ -35,7 +37,7 @@ impl Fail {
                 Nfs3Status::Jukebox => NfsStatus::Delay,
                 _ => NfsStatus::Io,
             },
-            Self::Removed | Self::Wrong(_) | Self::Call(_) => NfsStatus::Io,
+            Self::Removed | Self::Lost | Self::Wrong(_) | Self::Call(_) => NfsStatus::Io,
         }
     }
 
@@ -50,7 +52,7 @@ impl Fail {
     /// Whether the server has surely not begun what was asked.
     pub(crate) const fn is_refusal(&self) -> bool {
         match self {
-            Self::Down | Self::Removed | Self::Newer => true,
+            Self::Down | Self::Removed | Self::Newer | Self::Lost => true,
             Self::Call(Nfs3Error::Status(status)) => matches!(
                 status,
                 Nfs3Status::NoSpc
@@ -80,6 +82,7 @@ impl std::fmt::Display for Fail {
             Self::Removed => f.write_str("the server was removed"),
             Self::Newer => f.write_str("the file has a newer epoch"),
             Self::Call(error) => write!(f, "{error}"),
+            Self::Lost => f.write_str("an object is gone"),
             Self::Wrong(what) => f.write_str(what),
         }
     }

@@ -117,6 +117,7 @@ impl Foreign {
                 stripe_unit: 0,
                 epoch,
                 bad_mirrors: 0,
+                has_objects: false,
             };
             let given = match self.spot(server.id, &at) {
                 Ok(spot) => {

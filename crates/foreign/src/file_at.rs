@@ -20,6 +20,8 @@ pub struct FileAt {
     pub epoch: u64,
     /// Bit m: mirror m does not count.
     pub bad_mirrors: u32,
+    /// All objects of the mirrors that count were made: one that is missing is lost. Otherwise a missing one may be a hole.
+    pub has_objects: bool,
 }
 
 impl FileAt {

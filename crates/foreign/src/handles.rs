@@ -19,10 +19,12 @@ enum Found {
 
 impl Foreign {
     /// The objects of each good mirror, by stripe. Missing ones are made, and all have the ids of the epoch then. An object that is
-    /// missing at one mirror and there at another fails its mirror: an empty one in its place would read as zeros.
+    /// missing at one mirror and there at another fails its mirror: an empty one in its place would read as zeros. So does each one
+    /// that was made and is missing.
     ///
     /// # Errors
-    /// [`FarError`]: `Delay` while a server is down, and when the file has a newer epoch already. The latter names no mirror.
+    /// [`FarError`]: `Delay` while a server is down, and when the file has a newer epoch already. The latter names no mirror. `Io` when
+    /// some stripe is lost at all mirrors that count.
     pub async fn handles(&self, at: &FileAt) -> Result<Vec<Vec<PlacedObject>>, FarError> {
         let found = self.objects(at, Missing::Left).await?;
         let is_there = |stripe: u32| {
@@ -34,11 +36,17 @@ impl Foreign {
         let missing = found
             .iter()
             .filter(|(_, _, object)| matches!(object, Found::Missing));
-        let lost = missing.clone().filter(|(_, stripe, _)| is_there(*stripe));
+        let lost = missing
+            .clone()
+            .filter(|(_, stripe, _)| at.has_objects || is_there(*stripe));
         let lost = lost.fold(0, |all, (mirror, _, _)| all | 1 << mirror);
         if lost != 0 {
+            let is_all = missing.clone().any(|(_, stripe, _)| !is_there(*stripe));
             return Err(FarError {
-                status: NfsStatus::Delay,
+                status: match at.has_objects && is_all {
+                    true => NfsStatus::Io,
+                    false => NfsStatus::Delay,
+                },
                 failed_mirrors: lost,
             });
         }

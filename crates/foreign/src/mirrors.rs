@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Calls of one mirror of a file that are under way at one time, for one operation.
 pub(crate) const PIECES_MAX: usize = 8;
 /// Objects of a file that are asked at one time, for one operation. Each is at a server of its own.
-const OBJECTS_AT_ONCE: usize = 64;
+pub(crate) const OBJECTS_AT_ONCE: usize = 64;
 /// Most bytes of one READ or WRITE, whatever a server takes.
 const IO_BYTES_MAX: u32 = 1 << 20;
 /// Fewest, whatever a server says.

@@ -5,7 +5,8 @@
 //! granted cannot undo a fence.
 //!
 //! # Failure
-//! A handle that the server does not know any more is looked up once more.
+//! A handle that the server does not know any more is looked up once more. An object that was made and is missing is lost: it is never
+//! made again, for an empty one would read as zeros.
 
 use crate::cache::{Known, ObjectKey, REMOVED};
 use crate::dirs::{Missing, low_byte, object_name};
@@ -41,6 +42,8 @@ pub(crate) struct Spot {
     pub(crate) server: Arc<Server>,
     pub(crate) number: u64,
     pub(crate) generation: u32,
+    /// The object was made: if it is missing, it is lost.
+    was_made: bool,
 }
 
 impl Spot {
@@ -65,7 +68,15 @@ impl Foreign {
             server,
             number: at.number,
             generation: at.generation,
+            was_made: at.has_objects,
         })
+    }
+
+    /// Whether the object, which is missing, is lost. One that this process has removed is not.
+    fn is_lost(&self, spot: &Spot) -> bool {
+        let known = self.handles.get(spot.key());
+        let was_removed = known.is_some_and(|known| known.epoch == Some(REMOVED));
+        spot.was_made && !was_removed
     }
 
     /// Calls with the handle of an object, as it is. `None` when there is no such object. One that was there and is gone is a
@@ -82,9 +93,9 @@ impl Foreign {
         loop {
             tries += 1;
             let Some(fh) = self.find(spot).await? else {
-                return match tries {
-                    1 => Ok(None),
-                    _ => Err(Fail::Wrong("an object is gone")),
+                return match tries == 1 && !self.is_lost(spot) {
+                    true => Ok(None),
+                    false => Err(Fail::Lost),
                 };
             };
             match spot.server.call(call(fh.clone())).await {
@@ -168,6 +179,14 @@ impl Foreign {
         }
     }
 
+    /// Makes an object that is missing, with the ids of `epoch` or of a fence that waits for it. One that is there stays as it is.
+    pub(crate) async fn see_to(&self, spot: &Spot, epoch: u64) -> Result<(), Fail> {
+        if self.find(spot).await?.is_none() {
+            self.give(spot, epoch, Missing::Made, IfNewer::Keep).await?;
+        }
+        Ok(())
+    }
+
     /// The newest epoch that an object has, or is to get.
     fn newest(&self, spot: &Spot) -> Option<u64> {
         let known = self.handles.get(spot.key()).and_then(|known| known.epoch);
@@ -234,12 +253,13 @@ impl Foreign {
     ) -> Result<Option<Fh>, Fail> {
         let ids = ids_of(spot.number, spot.generation, epoch);
         let found = match missing {
-            Missing::MadeUnseen => None,
-            Missing::Made | Missing::Left => self.look_up(spot, missing).await?,
+            Missing::MadeUnseen if !spot.was_made => None,
+            _ => self.look_up(spot, missing).await?,
         };
         let (fh, now) = match (found, missing) {
             (Some(found), _) => found,
             (None, Missing::Left) => return Ok(None),
+            (None, _) if spot.was_made => return Err(Fail::Lost),
             (None, Missing::Made | Missing::MadeUnseen) => self.create(spot, ids).await?,
         };
         if has_ids(&now, ids) {

@@ -17,7 +17,7 @@ pub const READ_BYTES_MAX: u64 = 16 << 20;
 const SHORTS_MAX: u32 = 64;
 
 impl Foreign {
-    /// Reads bytes from good mirrors. What no object has is zeros.
+    /// Reads bytes from good mirrors. What no object has is zeros. An object that is lost is no hole.
     ///
     /// # Errors
     /// [`FarError`] when some bytes are at no good mirror; `Inval` beyond [`READ_BYTES_MAX`].
@@ -71,7 +71,8 @@ impl Foreign {
     }
 
     /// The bytes of an extent, without the zeros at its end. What has no object at one mirror is a hole only if no other one that
-    /// answers has the object: a server may have lost it while this process did not run.
+    /// answers has the object: a server may have lost it while this process did not run. Where all objects were made there is no
+    /// hole without one.
     async fn read_piece(
         &self,
         mirrors: &Mirrors,

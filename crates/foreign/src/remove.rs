@@ -30,6 +30,7 @@ impl Foreign {
             stripe_unit: 0,
             epoch: 0,
             bad_mirrors: 0,
+            has_objects: false,
         };
         let spot = self.spot(server, &at)?;
         let _one = spot.server.lock_of(number).lock().await;

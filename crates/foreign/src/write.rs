@@ -4,12 +4,11 @@
 //! It waits for every mirror. One that took all of it is enough: the caller marks the others bad before it answers. A mirror without
 //! room fails the whole, for that is no fault of the mirror. What failed says which mirrors may have something of it.
 
-use crate::dirs::Missing;
 use crate::fail::{Fail, Failures};
 use crate::file_at::{FarWritten, FileAt};
 use crate::foreign::Foreign;
-use crate::mirrors::{Mirrors, PIECES_MAX};
-use crate::object::{IfNewer, Spot};
+use crate::mirrors::{Mirrors, OBJECTS_AT_ONCE, PIECES_MAX};
+use crate::object::Spot;
 use crate::refusals::NotWritten;
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -68,7 +67,9 @@ struct Writing<'a> {
 }
 
 impl Foreign {
-    /// Writes bytes to all good mirrors, at least as stable as asked. It succeeds where one of them took all.
+    /// Writes bytes to all good mirrors, at least as stable as asked. It succeeds where one of them took all. Unless the file has all of
+    /// its objects, those that are missing are made first, also of stripes that nothing is written to: afterwards each mirror that did
+    /// not fail has all of them.
     ///
     /// # Errors
     /// [`NotWritten`]: `NoSpc`, `DQuot` and `FBig` of any mirror; when no mirror took all; `Delay` when a server restarted in
@@ -140,6 +141,7 @@ impl Foreign {
         mirror: u32,
         writing: Writing<'_>,
     ) -> Result<Taken, Missed> {
+        self.see_to_all(mirrors, mirror).await?;
         let has_failed = &AtomicBool::new(false);
         let one = std::iter::once(mirror);
         let most = mirrors.call_bytes(self, one, |limits| limits.write_bytes_max);
@@ -186,6 +188,35 @@ impl Foreign {
             _ => Err(Missed {
                 status: failures.error().status,
                 is_touched,
+            }),
+        }
+    }
+
+    /// Makes the objects of a mirror that are missing, unless the file has all of them.
+    async fn see_to_all(&self, mirrors: &Mirrors, mirror: u32) -> Result<(), Missed> {
+        if mirrors.at.has_objects {
+            return Ok(());
+        }
+        let epoch = mirrors.at.epoch;
+        let seeing = (0..mirrors.group.width).map(|stripe| async move {
+            let seen = match mirrors.spot(self, mirror, stripe) {
+                Ok(spot) => self.see_to(&spot, epoch).await,
+                Err(fail) => Err(fail),
+            };
+            seen.inspect_err(|fail| mirrors.told(mirror, stripe, fail))
+        });
+        let mut seeing = futures_util::stream::iter(seeing).buffer_unordered(OBJECTS_AT_ONCE);
+        let mut failures = Failures::default();
+        while let Some(seen) = seeing.next().await {
+            if let Err(fail) = seen {
+                failures.add(mirror, fail.status());
+            }
+        }
+        match failures.mirrors {
+            0 => Ok(()),
+            _ => Err(Missed {
+                status: failures.error().status,
+                is_touched: false,
             }),
         }
     }
@@ -238,9 +269,7 @@ impl Foreign {
         let ok = match self.with(spot, write).await? {
             Some(ok) => ok,
             None => {
-                // With the ids of a fence that waits for it, if there is one.
-                let epoch = mirrors.at.epoch;
-                self.give(spot, epoch, Missing::Made, IfNewer::Keep).await?;
+                self.see_to(spot, mirrors.at.epoch).await?;
                 let ok = self.with(spot, write).await?;
                 ok.ok_or(Fail::Wrong("an object is not there after it was made"))?
             }

@@ -159,6 +159,7 @@ async fn make(fs: &Fs, name: DataName, (group, stripe_unit): (u32, u32)) -> Resu
         stripe_unit,
         epoch: Epoch::new(fs.ns.boot(), 0).as_u64(),
         bad_mirrors: 0,
+        has_objects: false,
     };
     let made = fs.foreign.make(&at).await;
     made.map_err(|error| error.to_string())

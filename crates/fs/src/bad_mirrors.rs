@@ -18,7 +18,7 @@
 //! May call: `foreign`, the name space, `layouts`.
 
 use crate::actor::Actor;
-use crate::foreign_files::{file_at, good_mirrors};
+use crate::foreign_files::{MirrorSeen, file_at, good_mirrors, look_at_mirror};
 use crate::fs::Fs;
 use crate::quiesce::{LayoutHold, unread};
 use foreign::{FileAt, ForeignGroup};
@@ -35,8 +35,6 @@ const POLL: Duration = Duration::from_millis(100);
 const UNFENCED_MAX: usize = 256;
 /// How often a report is acted on before it is given up: the client reports again.
 const TRIES_MAX: u32 = 60;
-/// How long a mirror may take to tell of a file before it counts as out of reach, here.
-const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 /// An error that a client met at a data server (`device_error4`, RFC 7862 §15.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -266,13 +264,7 @@ async fn first_answering(fs: &Arc<Fs>, at: &FileAt, mirrors: u32) -> Option<u32>
         if mirrors & mirror == 0 {
             continue;
         }
-        let only = FileAt {
-            bad_mirrors: !mirror,
-            ..*at
-        };
-        let told = tokio::time::timeout(ANSWER_MAX, fs.foreign.stat(&only)).await;
-        let has = |item: &control::StatItem| item.status == control::Status::Ok;
-        if matches!(told, Ok(Ok(items)) if items.iter().all(has)) {
+        if look_at_mirror(fs, at, mirror.trailing_zeros()).await == MirrorSeen::Whole {
             return Some(mirror);
         }
     }

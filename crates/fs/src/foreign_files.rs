@@ -2,17 +2,22 @@
 //!
 //! May call: `foreign`, `stripes`, `cluster`, the name space.
 
+use crate::actor::Actor;
 use crate::fs::Fs;
-use control::StatItem;
+use control::{StatItem, Status};
 use foreign::{FileAt, ForeignGroup, is_foreign};
 use futures_util::future::join_all;
 use layout::{ClientTag, Epoch};
-use namespace::{Cred, FileId, Inode, Op};
+use namespace::{Cred, DataName, FileId, Inode, Op};
+use nfs4::NfsStatus;
 use state::IoModes;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What is asked of foreign servers at one time, in files.
 const STATS_AT_ONCE: usize = 16;
+/// How long a mirror may take to tell of a file before it counts as out of reach, here.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 /// A file as foreign servers know it; `None` for one at data servers of the cluster, or without a place.
 pub(crate) fn file_at(fs: &Fs, inode: &Inode) -> Option<FileAt> {
@@ -25,7 +30,29 @@ pub(crate) fn file_at(fs: &Fs, inode: &Inode) -> Option<FileAt> {
         stripe_unit: placement.stripe_unit,
         epoch: fs.ns.fencing_epoch(inode),
         bad_mirrors: inode.bad_mirrors(),
+        has_objects: inode.has_objects(),
     })
+}
+
+/// Notes that all objects of a foreign file that count were made, unless that is known. It is durable with what `actor` observes.
+///
+/// # Errors
+/// `Delay` when the file has other objects by now.
+pub(crate) fn note_objects(
+    fs: &Fs,
+    actor: &mut Actor,
+    file: FileId,
+    at: &FileAt,
+) -> Result<(), NfsStatus> {
+    if at.has_objects {
+        return Ok(());
+    }
+    let data = DataName {
+        file: FileId(at.number),
+        generation: at.generation,
+    };
+    let what = (data, at.group);
+    actor.ns(fs, |ns, op| ns.note_objects(op, file, what, at.bad_mirrors))
 }
 
 /// The bits of the good mirrors of a file.
@@ -37,7 +64,7 @@ pub(crate) fn good_mirrors(group: &ForeignGroup, at: &FileAt) -> u32 {
 /// a layout any more. Returns the file then, once its size may be taken from the servers.
 ///
 /// A restart notes no fences, and layouts of before it still write. So the ids are seen to here.
-pub(crate) fn choose_one(fs: &Arc<Fs>, inode: &Arc<Inode>) -> Option<Arc<Inode>> {
+pub(crate) async fn choose_one(fs: &Arc<Fs>, inode: &Arc<Inode>) -> Option<Arc<Inode>> {
     let fenced = |inode: &Arc<Inode>| (!fs.is_fencing(inode)).then(|| Arc::clone(inode));
     let Some(at) = file_at(fs, inode) else {
         return fenced(inode);
@@ -52,7 +79,7 @@ pub(crate) fn choose_one(fs: &Arc<Fs>, inode: &Arc<Inode>) -> Option<Arc<Inode>>
         // They were recalled as the writer was lost.
         return None;
     }
-    let chosen = fit_mirror(fs, &group, inode.id, &at)?;
+    let chosen = fit_mirror(fs, &group, inode.id, &at).await?;
     let cred = Cred::root();
     let mut op = Op::new(&cred, fs.now());
     let others = good & !(1 << chosen);
@@ -70,9 +97,41 @@ pub(crate) fn choose_one(fs: &Arc<Fs>, inode: &Arc<Inode>) -> Option<Arc<Inode>>
     }
 }
 
-/// A good mirror that may count alone: its servers are up and nobody writes it by an older layout. One that is about to be marked lacks
-/// a write, so it comes last.
-pub(crate) fn fit_mirror(fs: &Fs, group: &ForeignGroup, file: FileId, at: &FileAt) -> Option<u32> {
+/// What a mirror says of a file now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MirrorSeen {
+    /// It has all of its objects.
+    Whole,
+    /// It lacks some, or cannot tell of them. Of a file that may lack objects that need not be a loss.
+    Lacking,
+    /// It does not answer.
+    Unknown,
+}
+
+/// Asks the servers of one mirror for its objects.
+pub(crate) async fn look_at_mirror(fs: &Fs, at: &FileAt, mirror: u32) -> MirrorSeen {
+    let only = FileAt {
+        bad_mirrors: !(1 << mirror),
+        ..*at
+    };
+    let told = tokio::time::timeout(ANSWER_MAX, fs.foreign.stat(&only)).await;
+    let has = |item: &StatItem| item.status == Status::Ok;
+    match told {
+        Ok(Ok(items)) if items.iter().all(has) => MirrorSeen::Whole,
+        Ok(Ok(_)) => MirrorSeen::Lacking,
+        Ok(Err(error)) if error.status == NfsStatus::Io => MirrorSeen::Lacking,
+        Ok(Err(_)) | Err(_) => MirrorSeen::Unknown,
+    }
+}
+
+/// A good mirror that may count alone: its servers are up, nobody writes it by an older layout, and it has not lost the file. One that
+/// is about to be marked lacks a write, so it comes last. Where those that are fit have lost the file, the others are waited for.
+pub(crate) async fn fit_mirror(
+    fs: &Fs,
+    group: &ForeignGroup,
+    file: FileId,
+    at: &FileAt,
+) -> Option<u32> {
     // One that is being fenced may be at a server that is dead.
     let is_fit = |mirror: &u32| {
         let stripes = 0..group.width;
@@ -84,8 +143,20 @@ pub(crate) fn fit_mirror(fs: &Fs, group: &ForeignGroup, file: FileId, at: &FileA
     };
     let of = |bits: u32| (0..group.mirrors).filter(move |mirror| bits & (1 << mirror) != 0);
     let (good, failing) = (good_mirrors(group, at), fs.mirror_reports.lock().of(file));
-    let mut mirrors = of(good & !failing).chain(of(good & failing));
-    mirrors.find(is_fit)
+    let mirrors = of(good & !failing).chain(of(good & failing));
+    let fit: Vec<u32> = mirrors.filter(is_fit).collect();
+    if !at.has_objects {
+        return fit.first().copied();
+    }
+    let mut may_be_elsewhere = fit.len() < good.count_ones() as usize;
+    for mirror in &fit {
+        match look_at_mirror(fs, at, *mirror).await {
+            MirrorSeen::Whole => return Some(*mirror),
+            MirrorSeen::Lacking => {}
+            MirrorSeen::Unknown => may_be_elsewhere = true,
+        }
+    }
+    fit.first().copied().filter(|_| !may_be_elsewhere)
 }
 
 /// Sees to it that the mirrors of a foreign file that count get the ids of its epoch, unless they have them.

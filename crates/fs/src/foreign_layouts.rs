@@ -2,7 +2,8 @@
 //!
 //! # Ordering
 //! The objects have the ids of the file's epoch before the holder is entered. If the epoch has risen by then, nothing is granted. So
-//! a fence that comes later sees the holder, and one that came before has taken the ids away.
+//! a fence that comes later sees the holder, and one that came before has taken the ids away. That all objects were made is noted
+//! durably before a client may write to them.
 //!
 //! # Failure
 //! A mirror that cannot be reached is left out of a layout for reading. Before a layout for writing it is marked as bad.
@@ -11,10 +12,10 @@
 
 use crate::actor::Actor;
 use crate::bad_mirrors;
-use crate::foreign_files::file_at;
+use crate::foreign_files::{file_at, good_mirrors, note_objects};
 use crate::fs::Fs;
 use crate::layouts::{GrantRequest, hold};
-use foreign::{FileAt, Ids, PlacedObject};
+use foreign::{FarError, FileAt, Ids, PlacedObject};
 use layout::LayoutKind;
 use namespace::Inode;
 use nfs4::{NfsStatus, Stateid};
@@ -34,12 +35,14 @@ pub struct ForeignObjects {
     pub stripe_unit: u32,
     /// The file that a layout may be granted for, as it was when they were asked for.
     pub inode: Arc<Inode>,
+    /// The mirrors that count are all there: none was left out that could not be reached.
+    pub is_whole: bool,
 }
 
 /// The objects of a file that a layout of this mode would name, made where they are missing.
 ///
 /// # Errors
-/// `LayoutUnavailable` for a file that is not at foreign servers; `LayoutTryLater` while servers are away.
+/// `LayoutUnavailable` for a file that is not at foreign servers, and for one whose bytes are lost; `LayoutTryLater` while servers are away.
 pub async fn foreign_objects(
     fs: &Arc<Fs>,
     inode: &Arc<Inode>,
@@ -61,7 +64,12 @@ pub async fn foreign_objects(
                     ids: at.ids(),
                     stripe_unit: at.stripe_unit,
                     inode,
+                    is_whole: unreachable == 0,
                 });
+            }
+            // Through this server a client hears of what is lost.
+            Err(error) if error.status == NfsStatus::Io && is_last(fs, &at, &error) => {
+                return Err(NfsStatus::LayoutUnavailable);
             }
             Err(error) => {
                 tracing::debug!(file = inode.id.0, %error, "objects for a layout");
@@ -81,6 +89,12 @@ pub async fn foreign_objects(
     Err(NfsStatus::LayoutTryLater)
 }
 
+/// Whether no mirror is left that counts and has not failed.
+fn is_last(fs: &Fs, at: &FileAt, error: &FarError) -> bool {
+    let group = fs.foreign.group(at.group);
+    group.is_none_or(|group| good_mirrors(&group, at) & !error.failed_mirrors == 0)
+}
+
 /// Grants the current client a flexible files layout of the whole file, by the objects that were asked for.
 ///
 /// # Errors
@@ -92,6 +106,12 @@ pub fn grant_foreign(
     request: &GrantRequest,
 ) -> Result<Stateid, NfsStatus> {
     let inode = &objects.inode;
+    // The client may write to them as soon as it has the reply. An empty file that is read has nothing to lose.
+    if objects.is_whole && (request.mode == IoMode::ReadWrite || inode.size > 0) {
+        let at = file_at(fs, inode).ok_or(NfsStatus::LayoutUnavailable)?;
+        let noted = note_objects(fs, actor, inode.id, &at);
+        noted.map_err(|_| NfsStatus::LayoutTryLater)?;
+    }
     let enter = |client| {
         let mut state = fs.state();
         let want = LayoutWanted {

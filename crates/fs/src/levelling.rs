@@ -75,7 +75,9 @@ async fn level(fs: &Arc<Fs>, quiet: Quiet) {
 async fn let_one_count(fs: &Arc<Fs>, file: FileId, at: &FileAt) -> Result<(), NfsStatus> {
     let group = fs.foreign.group(at.group).ok_or(NfsStatus::ServerFault)?;
     let good = good_mirrors(&group, at);
-    let kept = fit_mirror(fs, &group, file, at).ok_or(NfsStatus::Delay)?;
+    let kept = fit_mirror(fs, &group, file, at)
+        .await
+        .ok_or(NfsStatus::Delay)?;
     bad_mirrors::lose(fs, file, good & !(1 << kept)).await
 }
 

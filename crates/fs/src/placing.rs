@@ -17,7 +17,7 @@
 //! May call: the name space, `stripes`, `quiesce`.
 
 use crate::actor::Actor;
-use crate::foreign_files::file_at;
+use crate::foreign_files::{file_at, note_objects};
 use crate::fs::Fs;
 use crate::quiesce;
 use crate::target::{io_key, target};
@@ -65,7 +65,14 @@ pub async fn place(
         Err(NfsStatus::Delay) => {
             let begun = begin(fs, actor, &inode, placement).await?.placement;
             fill(fs, actor, &inode, begun, &bytes).await?;
-            actor.ns(fs, |ns, op| ns.place(op, file, begun))?
+            let placed = actor.ns(fs, |ns, op| ns.place(op, file, begun))?;
+            match file_at(fs, &placed).filter(|_| !bytes.is_empty()) {
+                Some(far) => {
+                    note_objects(fs, actor, file, &far)?;
+                    actor.ns(fs, |ns, op| ns.getattr(op, file))?
+                }
+                None => placed,
+            }
         }
         placed => placed?,
     };

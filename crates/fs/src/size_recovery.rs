@@ -19,6 +19,7 @@ use crate::fs::Fs;
 use crate::hint::SOME;
 use crate::unknown_sizes::LostWriters;
 use control::{BATCH_MAX, StatItem, Status};
+use futures_util::StreamExt;
 use namespace::{Cred, FileId, Inode, Namespace, NsError, Op, SizeCommit, Time};
 use nfs4::NfsStatus;
 use state::IoModes;
@@ -32,6 +33,8 @@ use tokio::time::Instant;
 const WAIT: Duration = Duration::from_millis(500);
 /// How often a recovery is tried again that somebody waits for.
 const POLL: Duration = Duration::from_millis(100);
+/// Files that are looked at at one time: a mirror is asked for its objects.
+const PREPARED_AT_ONCE: usize = 16;
 /// Most files whose size is unknown of which a recovery begins for those that wait.
 const SOON_MAX: usize = BATCH_MAX as usize;
 
@@ -104,8 +107,11 @@ pub(crate) async fn recover(fs: &Arc<Fs>) {
         .map(|(f, w)| (*f, w.clone()))
         .collect();
     let mut by_group: BTreeMap<u32, Vec<Item>> = BTreeMap::new();
-    for (file, writers) in files {
-        if let Some((group, item)) = prepare(fs, file, writers) {
+    let files = files.into_iter();
+    let prepared = files.map(|(file, writers)| prepare(fs, file, writers));
+    let mut prepared = futures_util::stream::iter(prepared).buffered(PREPARED_AT_ONCE);
+    while let Some(prepared) = prepared.next().await {
+        if let Some((group, item)) = prepared {
             by_group.entry(group).or_default().push(item);
         }
     }
@@ -124,7 +130,7 @@ pub(crate) async fn recover(fs: &Arc<Fs>) {
 }
 
 /// What must be asked about a file, if it can be asked now.
-fn prepare(fs: &Arc<Fs>, file: FileId, writers: LostWriters) -> Option<(u32, Item)> {
+async fn prepare(fs: &Arc<Fs>, file: FileId, writers: LostWriters) -> Option<(u32, Item)> {
     if fs.check_not_truncating(file).is_err() {
         // The cut comes first: what lies beyond it does not count.
         return None;
@@ -144,7 +150,7 @@ fn prepare(fs: &Arc<Fs>, file: FileId, writers: LostWriters) -> Option<(u32, Ite
         fs.layouts.unknown.lock().done(file, &writers);
         return None;
     };
-    let inode = choose_one(fs, &inode)?;
+    let inode = choose_one(fs, &inode).await?;
     Some((group, Item { inode, writers }))
 }
 

@@ -2,12 +2,13 @@
 //!
 //! # Ordering
 //! A mirror at which a write has failed is noted as bad, durably, before the write is answered. A mark says durably that a mirrored
-//! file is written before its first byte is sent.
+//! file is written before its first byte is sent. That a foreign file has all of its objects is noted with its first write.
 //!
 //! May call: `stripes`, `foreign`, `bad_mirrors`, `own_writing`. Whoever calls has the file's gate.
 
+use crate::actor::Actor;
 use crate::bad_mirrors;
-use crate::foreign_files::file_at;
+use crate::foreign_files::{file_at, note_objects};
 use crate::fs::Fs;
 use crate::own_writes::Ended;
 use crate::own_writing;
@@ -99,6 +100,12 @@ impl Target {
         };
         fs.foreign_written_bytes.fetch_add(len, Relaxed);
         bad_mirrors::lose(fs, file, written.failed_mirrors).await?;
+        let at = FileAt {
+            bad_mirrors: at.bad_mirrors | written.failed_mirrors,
+            ..*at
+        };
+        // Whoever answers the write waits for what comes after this to be durable.
+        note_objects(fs, &mut Actor::root(), file, &at)?;
         if let Some(own_write) = own_write {
             own_write.ended(match written.committed {
                 StableHow::Unstable => Ended::Unstable,

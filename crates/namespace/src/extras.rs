@@ -48,14 +48,17 @@ xdr::xdr_struct! {
     }
 }
 
-xdr::xdr_struct! {
-    /// What an inode of a foreign tree has: a tree whose files lie on NFSv3 servers of others.
-    #[derive(Copy, Default)]
-    pub struct ForeignTree {
-        /// Bit m: mirror m of the file does not count, since a write has failed there.
-        pub bad_mirrors: u32,
-    }
+/// What an inode of a foreign tree has: a tree whose files lie on NFSv3 servers of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ForeignTree {
+    /// Bit m: mirror m of the file does not count, since a write has failed there.
+    pub bad_mirrors: u32,
+    /// The objects of all mirrors that count were made: one that is missing is lost. False says nothing.
+    pub has_objects: bool,
 }
+
+/// Stored last where all objects were made, and nothing otherwise.
+const HAS_OBJECTS: u32 = 1;
 
 /// Stored for objects under the file's own name, when more follows: no file has the number 0.
 const OWN_NAME: DataName = DataName {
@@ -122,7 +125,10 @@ impl Encode for Rare {
             self.data.unwrap_or(OWN_NAME).encode(e);
         }
         if let Some(foreign) = &self.foreign {
-            foreign.encode(e);
+            e.u32(foreign.bad_mirrors);
+            if foreign.has_objects {
+                e.u32(HAS_OBJECTS);
+            }
         }
     }
 }
@@ -150,7 +156,7 @@ impl Decode<'_> for Rare {
         };
         let foreign = match d.remaining() {
             0 => None,
-            _ => Some(Decode::decode(d)?),
+            _ => Some(decode_foreign(d)?),
         };
         let policy = |stripes: Stripes| LayoutPolicy {
             stripe_unit: stripes.stripe_unit,
@@ -167,6 +173,16 @@ impl Decode<'_> for Rare {
             foreign,
         })
     }
+}
+
+fn decode_foreign(d: &mut Decoder<'_>) -> Result<ForeignTree, DecodeError> {
+    let bad_mirrors = d.u32()?;
+    // An earlier program, which stores nothing here, did not note it.
+    let has_objects = d.remaining() > 0 && d.u32()? == HAS_OBJECTS;
+    Ok(ForeignTree {
+        bad_mirrors,
+        has_objects,
+    })
 }
 
 /// [`Rare`] attributes, or none of them. Its stored form is the last part of an inode's, and empty for none.

@@ -19,6 +19,8 @@ const INODE_VERSION_INLINE_MAX: u32 = 4;
 const INODE_VERSION_DATA: u32 = 5;
 /// Version of the stored form that ends with what an inode of a foreign tree has.
 const INODE_VERSION_FOREIGN: u32 = 6;
+/// Version of the stored form that ends with the note that all objects at foreign data servers were made.
+const INODE_VERSION_OBJECTS: u32 = 7;
 
 /// What a file system takes at least for some bytes of a file; those of most data servers have blocks of this size.
 const BLOCK_BYTES: u64 = 4096;
@@ -171,6 +173,13 @@ impl Inode {
         foreign.map_or(0, |foreign| foreign.bad_mirrors)
     }
 
+    /// Whether the objects of all mirrors that count were made at foreign data servers. One that is missing is lost then.
+    #[must_use]
+    pub fn has_objects(&self) -> bool {
+        let foreign = self.extras.rare().and_then(|rare| rare.foreign);
+        foreign.is_some_and(|foreign| foreign.has_objects)
+    }
+
     /// Its marks.
     #[must_use]
     pub fn marks(&self) -> Marks {
@@ -196,6 +205,8 @@ impl Inode {
         let policy = self.layout_policy();
         if self.extras.is_none() {
             INODE_VERSION
+        } else if self.has_objects() {
+            INODE_VERSION_OBJECTS
         } else if self.is_foreign() {
             INODE_VERSION_FOREIGN
         } else if self.extras.rare().is_some_and(|rare| rare.data.is_some()) {
@@ -221,7 +232,7 @@ impl Inode {
         let corrupt = |why: String| NsError::corrupt(format!("inode {}: {why}", id.0));
         let mut d = Decoder::new(bytes);
         let version = d.u32().map_err(|e| corrupt(e.to_string()))?;
-        if !(INODE_VERSION..=INODE_VERSION_FOREIGN).contains(&version) {
+        if !(INODE_VERSION..=INODE_VERSION_OBJECTS).contains(&version) {
             return Err(corrupt(format!("unknown version {version}")));
         }
         let mut inode = Self::decode(&mut d).map_err(|e| corrupt(e.to_string()))?;

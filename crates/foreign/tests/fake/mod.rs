@@ -167,6 +167,13 @@ impl Fake {
         self.state.lock().objects.retain(|_, object| object.is_dir);
     }
 
+    /// Removes one file.
+    pub fn lose_file(&self, name: &str) {
+        let mut state = self.state.lock();
+        let is_it = |object: &Object| !object.is_dir && object.name == name.as_bytes();
+        state.objects.retain(|_, object| !is_it(object));
+    }
+
     /// A directory in the place of each file.
     pub fn turn_files_into_dirs(&self) {
         let mut state = self.state.lock();

@@ -8,6 +8,7 @@
 mod fake;
 mod fences;
 mod io;
+mod lost;
 mod members;
 mod world;
 mod wrong;

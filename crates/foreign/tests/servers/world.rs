@@ -134,6 +134,7 @@ impl World {
             stripe_unit: UNIT,
             epoch: (1 << 32) | 1,
             bad_mirrors: 0,
+            has_objects: false,
         }
     }
 

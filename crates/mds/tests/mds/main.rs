@@ -20,6 +20,7 @@ mod foreign;
 mod foreign_drain;
 mod foreign_faults;
 mod foreign_fences;
+mod foreign_lost;
 mod foreign_power;
 mod foreign_random;
 mod identities;

@@ -238,6 +238,11 @@ impl Namespace {
                 return Err(NsError::Busy);
             }
             inode.placement = Some(place);
+            inode.extras.edit(|rare| {
+                if let Some(foreign) = &mut rare.foreign {
+                    foreign.has_objects = false;
+                }
+            });
             replace(txn, inode)
         })
     }

@@ -6,7 +6,8 @@
 //!
 //! # Ordering
 //! A mirror that does not count is noted here durably before a write that failed there is answered. Objects that are made ahead of
-//! their files have names noted here before a data server hears of them. The transaction that makes the file takes the name.
+//! their files have names noted here before a data server hears of them. The transaction that makes the file takes the name. That a
+//! file has all of its objects is noted durably before anybody hears that bytes are there.
 //!
 //! # Failure
 //! Names that a crash leaves are found by [`Namespace::ahead`], and used again.
@@ -56,9 +57,46 @@ impl Namespace {
             }
             txn.put_record(keys::BAD_MIRRORS, file.0, &[]);
             let after = txn.touch_quietly(file)?;
-            let foreign = Some(ForeignTree { bad_mirrors });
+            let foreign = Some(ForeignTree {
+                bad_mirrors,
+                has_objects: before.has_objects(),
+            });
             after.extras.edit(|rare| rare.foreign = foreign);
             Ok(Arc::new(after.clone()))
+        })
+    }
+
+    /// Notes that the objects of all mirrors of a file that count were made, under this name and in this group. It must be durable
+    /// before anybody is told that bytes are there. Nothing shows it: the change attribute stays. An inline file has nothing to note.
+    ///
+    /// # Errors
+    /// [`NsError::Stale`]; [`NsError::Busy`] when it has other objects, or more mirrors that count than `bad_mirrors` leaves.
+    pub fn note_objects(
+        &self,
+        op: &mut Op<'_>,
+        file: FileId,
+        (data, group): (DataName, u32),
+        bad_mirrors: u32,
+    ) -> Result<(), NsError> {
+        self.write(op, |txn| {
+            txn.purpose(Purpose::Upkeep);
+            let before = txn.regular(file)?;
+            let Some(placement) = before.placement.filter(|_| before.is_foreign()) else {
+                return Ok(());
+            };
+            let has_moved = (before.data(), placement.group) != (data, group);
+            if has_moved || bad_mirrors & !before.bad_mirrors() != 0 {
+                return Err(NsError::Busy);
+            }
+            if !before.has_objects() {
+                let after = txn.touch_quietly(file)?;
+                let foreign = Some(ForeignTree {
+                    bad_mirrors: before.bad_mirrors(),
+                    has_objects: true,
+                });
+                after.extras.edit(|rare| rare.foreign = foreign);
+            }
+            Ok(())
         })
     }
 
@@ -177,7 +215,10 @@ pub(super) fn take_mirrors(txn: &mut Txn<'_>, file: FileId, from: &Inode) -> Res
         _ => txn.put_record(keys::BAD_MIRRORS, file.0, &[]),
     }
     let after = txn.touch_quietly(file)?;
-    let foreign = Some(ForeignTree { bad_mirrors });
+    let foreign = Some(ForeignTree {
+        bad_mirrors,
+        has_objects: from.has_objects(),
+    });
     after.extras.edit(|rare| rare.foreign = foreign);
     Ok(())
 }

@@ -183,3 +183,65 @@ fn new_objects_that_are_dropped_leave_no_note_of_their_mirrors() {
     assert_eq!(bad.unwrap(), []);
     assert!(ns.check().unwrap().is_clean());
 }
+
+/// The name and the group of the objects of a file.
+fn objects(inode: &Inode) -> (DataName, u32) {
+    (inode.data(), inode.placement.unwrap().group)
+}
+
+#[test]
+fn that_all_objects_were_made_is_kept_until_the_file_has_others() {
+    let store = Arc::new(MemStore::new());
+    let ns = open(store.clone());
+    let root = Cred::root();
+    let top = foreign_dir(&ns, FileId::ROOT, "far");
+    let [file, empty] = ["f", "e"].map(|name| touch(&ns, &root, top, name, 0o644));
+    let own = touch(&ns, &root, FileId::ROOT, "own", 0o644);
+    let small = create_inline(&ns, &user(1), top, "small");
+    let note =
+        |ns: &Namespace, file, what, bad| run(&root, 4, |op| ns.note_objects(op, file, what, bad));
+    let before = inode(&ns, file);
+    assert!(!before.has_objects());
+    let what = objects(&before);
+    let others = [
+        (what.0, what.1 + 1),
+        (objects(&inode(&ns, empty)).0, what.1),
+    ];
+    for other in others {
+        assert_eq!(note(&ns, file, other, 0), Err(NsError::Busy));
+    }
+    assert_eq!(
+        note(&ns, file, what, 1),
+        Err(NsError::Busy),
+        "mirror 0 counts"
+    );
+    assert!(!inode(&ns, file).has_objects());
+    for id in [file, empty] {
+        note(&ns, id, objects(&inode(&ns, id)), 0).unwrap();
+    }
+    note(&ns, own, objects(&inode(&ns, own)), 0).unwrap();
+    note(&ns, small, what, 0).unwrap();
+    let has = [file, empty, own, small].map(|id| inode(&ns, id).has_objects());
+    assert_eq!(has, [true, true, false, false]);
+    assert_eq!(inode(&ns, file).change, before.change, "nothing shows it");
+    let seen = inode(&ns, file);
+    run(&root, 4, |op| ns.mark_bad_mirrors(op, &seen, (1, 3))).unwrap();
+    let ns = open(store);
+    assert!(inode(&ns, file).has_objects());
+    // Other places, and other objects.
+    let moved = run(&root, 5, |op| ns.take_place(op, empty, PLACEMENT)).unwrap();
+    assert!(!moved.has_objects());
+    for is_made in [false, true] {
+        let nameless = run(&root, 5, |op| ns.begin_restripe(op, file, PLACEMENT)).unwrap();
+        assert!(!nameless.has_objects());
+        if is_made {
+            note(&ns, nameless.id, objects(&nameless), 0).unwrap();
+        }
+        run(&root, 5, |op| {
+            ns.finish_restripe(op, (file, PLACEMENT), nameless.id)
+        })
+        .unwrap();
+        assert_eq!(inode(&ns, file).has_objects(), is_made);
+    }
+    assert!(ns.check().unwrap().is_clean());
+}
