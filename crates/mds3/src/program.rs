@@ -7,11 +7,12 @@ use crate::admit::{admit, settle};
 use crate::cx::Cx;
 use crate::once::{Executed, once};
 use crate::ops;
+use crate::status::is_fault;
 
 use mds::Mds;
-use nfs3::Proc;
+use nfs3::{Nfs3Status, Proc};
 use nfs4::ClientId;
-use rpc::AcceptError;
+use rpc::{AcceptError, ReplyHeader, ReplyVerdict};
 use rpc_service::{Call, Program, Replies, Seal};
 use server::{EndedRequest, Nfsd};
 use std::ops::RangeInclusive;
@@ -41,7 +42,7 @@ impl Nfs3 {
         }
     }
 
-    /// Executes a call: its reply, and the result to keep of it. `None` closes the connection.
+    /// Executes a call: its reply, and the result to keep of it. [`Executed::Lost`] has closed the connection.
     async fn execute(&self, call: &Call<'_>, proc: Proc, actor: fs::Actor) -> Executed {
         let mut cx = Cx {
             mds: self.nfsd.role(),
@@ -65,6 +66,24 @@ impl Nfs3 {
         let payloads = cx.payload.take().into_iter().collect();
         let reply = Message::new(e, payloads).with_charge(cx.charge.take());
         Executed::Done(reply, kept)
+    }
+}
+
+/// What a trace says of an answer: the status by its name, if there is one, and whether the server failed. A call without an answer
+/// failed: its effects are lost, or it takes so long that its retry was not answered either.
+fn told(proc: Proc, answer: Option<&Message>) -> (Option<&'static str>, bool) {
+    let Some(answer) = answer else {
+        return (None, true);
+    };
+    let mut d = Decoder::new(answer.head());
+    match ReplyHeader::decode(&mut d).map(|header| header.verdict) {
+        Ok(ReplyVerdict::Success { .. }) if proc == Proc::Null => (None, false),
+        Ok(ReplyVerdict::Success { .. }) => match Nfs3Status::decode(&mut d) {
+            Ok(status) => (Some(status.name()), is_fault(status)),
+            Err(_) => (None, true),
+        },
+        Ok(ReplyVerdict::Error(why)) => (None, why == AcceptError::SystemErr.into()),
+        Err(_) => (None, true),
     }
 }
 
@@ -113,13 +132,14 @@ impl Program for Nfs3 {
         let latencies = &self.nfsd.counters().nfs3_latencies;
         latencies.ended(proc as usize, call.conn.kind(), began);
         if let Some(steps) = steps {
+            let (status, failed) = told(proc, answer.as_ref());
             let request = EndedRequest {
                 name: proc.name(),
                 version: "3",
                 xid: call.header.xid,
                 conn: call.conn,
-                status: None,
-                failed: false,
+                status,
+                failed,
                 began,
             };
             self.nfsd.traces().ended(*steps, request);

@@ -45,6 +45,18 @@ pub(crate) fn status3(status: NfsStatus) -> Nfs3Status {
     }
 }
 
+/// Whether a status is a failure of the server's, and not news for the client: those of NFSv4 that are (`server::traces`).
+pub(crate) const fn is_fault(status: Nfs3Status) -> bool {
+    matches!(
+        status,
+        Nfs3Status::Io
+            | Nfs3Status::NxIo
+            | Nfs3Status::ServerFault
+            | Nfs3Status::NoSpc
+            | Nfs3Status::Stale
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

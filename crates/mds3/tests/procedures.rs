@@ -11,6 +11,10 @@ use nfs3::procs::*;
 use nfs3::{Nfs3Status, ProcArgs, Res, Sattr3, StableHow};
 use rig::*;
 use rpc::AcceptError;
+use server::RequestTrace;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use tracing_mutex::parkinglot::Mutex;
 use xdr::Opaque;
 
 #[tokio::test(start_paused = true)]
@@ -273,4 +277,43 @@ async fn calls_count_for_their_directory_and_for_the_address_of_their_caller() {
         "{told:?}"
     );
     assert_eq!(client.read_bytes_per_s, 0.0);
+}
+
+#[tokio::test]
+async fn a_trace_of_a_call_has_its_status_and_says_whether_the_server_failed() {
+    let rig = Rig::new().await;
+    let traced = Arc::new(Mutex::new(Vec::new()));
+    let noted = traced.clone();
+    let note = move |trace: RequestTrace| {
+        let told = (trace.name, trace.status, trace.failed);
+        noted.lock().push(told);
+    };
+    let every = NonZeroU32::new(1).unwrap();
+    rig.nfsd.traces().begin(every, Box::new(note));
+    let file = rig.create("file").await;
+    let record = rig.record_of(&RemoveArgs {
+        object: rig.at("file"),
+    });
+    for _retry in 0..2 {
+        send(&rig.nfs, &rig.conn, &record).await.unwrap();
+    }
+    rig.lookup("file").await;
+    rig.call(&GetAttrArgs {
+        object: Opaque(&file),
+    })
+    .await;
+    let null = rig.record((nfs3::PROGRAM, nfs3::VERSION, 0), &());
+    send(&rig.nfs, &rig.conn, &null).await.unwrap();
+    let garbage = rig.record((nfs3::PROGRAM, nfs3::VERSION, 1), &());
+    send(&rig.nfs, &rig.conn, &garbage).await.unwrap_err();
+    let wanted = [
+        ("CREATE", Some("NFS3_OK"), false),
+        ("REMOVE", Some("NFS3_OK"), false),
+        ("REMOVE", Some("NFS3_OK"), false),
+        ("LOOKUP", Some("NFS3ERR_NOENT"), false),
+        ("GETATTR", Some("NFS3ERR_STALE"), true),
+        ("NULL", None, false),
+        ("GETATTR", None, false),
+    ];
+    assert_eq!(*traced.lock(), wanted);
 }

@@ -79,7 +79,7 @@ pub trait Program: Send + Sync + 'static {
     /// The versions that it has.
     fn versions(&self) -> RangeInclusive<u32>;
 
-    /// Executes a call. `None` sends no reply, as when the connection was closed instead.
+    /// Executes a call. `None` sends no reply and does nothing else: a program that wants the connection closed has closed it.
     fn call<'r>(&'r self, call: Call<'r>) -> impl Future<Output = Option<Message>> + Send + 'r;
 
     /// A record that came to no program. The first program of a service is told.

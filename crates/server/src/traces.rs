@@ -37,7 +37,7 @@ pub struct RequestTrace {
     pub peer: Option<SocketAddr>,
     /// What it came over.
     pub transport: LatencyTransport,
-    /// The status of the reply by its name, such as `NFS4_OK`; NFSv3 does not say.
+    /// The status of the reply by its name, such as `NFS4_OK` or `NFS3ERR_IO`; none without a reply, for NULL and for a refused call.
     pub status: Option<&'static str>,
     /// Whether the server failed. What the client asked wrongly, such as `NFS4ERR_NOENT`, is no failure.
     pub failed: bool,
