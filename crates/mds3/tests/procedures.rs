@@ -317,3 +317,39 @@ async fn a_trace_of_a_call_has_its_status_and_says_whether_the_server_failed() {
     ];
     assert_eq!(*traced.lock(), wanted);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_exclusive_create_is_repeated_under_its_verifier_alone() {
+    let rig = Rig::new().await;
+    let create = async |name, verifier: [u8; 8]| {
+        let args = CreateArgs {
+            place: rig.at(name),
+            how: CreateHow::Exclusive(verifier),
+        };
+        let body = rig.call(&args).await;
+        let made = CreateArgs::decode_res(&body).unwrap().into_result();
+        made.map(|made| made.obj.unwrap().0.to_vec())
+            .map_err(|(status, _)| status)
+    };
+    let file = create("file", [7; 8]).await.unwrap();
+    // Its reply was lost, and the client asks under another transaction id.
+    assert_eq!(create("file", [7; 8]).await, Ok(file.clone()));
+    assert_eq!(create("file", [8; 8]).await, Err(Nfs3Status::Exist));
+    assert_eq!(create("file", [0; 8]).await, Err(Nfs3Status::Exist));
+    rig.create("guarded").await;
+    assert_eq!(create("guarded", [0; 8]).await, Err(Nfs3Status::Exist));
+    // The client sets the attributes when it has the file: what it wrote meanwhile is nobody's retry.
+    let set = SetAttrArgs {
+        object: Opaque(&file),
+        new_attributes: Sattr3 {
+            mode: Some(0o640),
+            size: Some(9),
+            ..Sattr3::default()
+        },
+        guard: None,
+    };
+    let set = SetAttrArgs::decode_res(&rig.call(&set).await).unwrap();
+    let after = set.into_result().unwrap().after.unwrap();
+    assert_eq!((after.mode, after.size), (0o640, 9));
+    assert_eq!(create("file", [8; 8]).await, Err(Nfs3Status::Exist));
+}
