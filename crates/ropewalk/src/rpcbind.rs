@@ -5,14 +5,18 @@
 //!
 //! # Failure
 //! What another server has registered is left alone: this one does not start. A registration of the same addresses is that of an
-//! earlier process of ours, and is taken over.
+//! earlier process of ours, and is taken over. One where nobody serves the program any more, as after a kill and with another
+//! address, is replaced. Its owner says nothing: rpcbind notes the user, and that is mostly root.
 
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use rpc::{CallStart, Netid, OpaqueAuth, ReplyHeader, ReplyVerdict, UniversalAddress};
+use rpc::{
+    AcceptError, CallRefusal, CallStart, Netid, OpaqueAuth, ReplyHeader, ReplyVerdict,
+    UniversalAddress,
+};
 use xdr::{Chain, Decode, DecodeError, Decoder, Encode, Encoder, Opaque};
 
 /// Where rpcbind listens for programs of this machine. It takes registrations nowhere else.
@@ -28,6 +32,8 @@ const DUMP: u32 = 4;
 const LAST_FRAGMENT: u32 = 1 << 31;
 /// Longest answer: DUMP tells some hundred registrations.
 const ANSWER_BYTES_MAX: u32 = 1 << 20;
+/// Longest answer without a result, in a datagram.
+const NULL_ANSWER_BYTES_MAX: usize = 1024;
 /// Most registrations of a machine.
 const LISTED_MAX: u32 = 4096;
 /// Most bytes of the texts of one.
@@ -192,13 +198,104 @@ fn set(mapping: &Mapping) -> Result<(), RegisterError> {
         return Ok(());
     }
     let at = listed(mapping)?;
-    match at == mapping.text() {
-        true => Ok(()),
-        false => Err(RegisterError::Taken {
-            program: mapping.program,
-            at,
-        }),
+    if at == mapping.text() {
+        return Ok(());
     }
+    if is_left_behind(mapping, &at, WAIT) {
+        tracing::info!(
+            program = mapping.program,
+            at,
+            "rpcbind names an address where nobody serves this program: replaced"
+        );
+        // The entry of another user stays, and the answer is that the program is taken.
+        if is_true(&call(UNSET, mapping)?)? && is_true(&call(SET, mapping)?)? {
+            return Ok(());
+        }
+    }
+    Err(RegisterError::Taken {
+        program: mapping.program,
+        at,
+    })
+}
+
+/// Whether nobody serves the program of `mapping` at `at`, for certain: this machine has no such address, or refuses what is sent
+/// there, or another program answers. Who says nothing within `wait` may be slow.
+fn is_left_behind(mapping: &Mapping, at: &str, wait: Duration) -> bool {
+    let netid = Netid::tcp(&mapping.address).as_str();
+    let Ok(told) = UniversalAddress::parse(netid.as_bytes(), at.as_bytes()) else {
+        return false;
+    };
+    let mut address = told.address;
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    } else if let Err(error) = UdpSocket::bind((address.ip(), 0)) {
+        return error.kind() == io::ErrorKind::AddrNotAvailable;
+    }
+    match ask(mapping, address, wait) {
+        Ok(answer) => {
+            let header = ReplyHeader::decode(&mut Decoder::new(&answer));
+            matches!(
+                header.map(|header| header.verdict),
+                Ok(ReplyVerdict::Error(CallRefusal::Accepted(
+                    AcceptError::ProgUnavail | AcceptError::ProgMismatch { .. }
+                )))
+            )
+        }
+        Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+    }
+}
+
+/// The answer to a call of procedure 0 of a program, which every program has (RFC 5531 §12.1).
+fn ask(mapping: &Mapping, address: SocketAddr, wait: Duration) -> io::Result<Vec<u8>> {
+    let mut e = Encoder::new();
+    CallStart {
+        xid: mapping.program,
+        program: mapping.program,
+        version: mapping.version,
+        procedure: 0,
+        credential: OpaqueAuth::NONE,
+        verifier: OpaqueAuth::NONE,
+    }
+    .encode(&mut e);
+    let record = e.into_bytes();
+    if mapping.netid.starts_with("udp") {
+        let any: IpAddr = match address {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.connect(address)?;
+        socket.set_read_timeout(Some(wait))?;
+        socket.send(&record)?;
+        let mut answer = vec![0; NULL_ANSWER_BYTES_MAX];
+        let len = socket.recv(&mut answer)?;
+        answer.truncate(len);
+        return Ok(answer);
+    }
+    let mut stream = TcpStream::connect_timeout(&address, wait)?;
+    stream.set_read_timeout(Some(wait))?;
+    stream.set_write_timeout(Some(wait))?;
+    exchange(&mut stream, &record)
+}
+
+/// Sends a record over a stream and reads the one that answers it.
+fn exchange(stream: &mut (impl Read + Write), record: &[u8]) -> io::Result<Vec<u8>> {
+    let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+    let len = u32::try_from(record.len()).map_err(|_| invalid())?;
+    stream.write_all(&(len | LAST_FRAGMENT).to_be_bytes())?;
+    stream.write_all(record)?;
+    let mut mark = [0; 4];
+    stream.read_exact(&mut mark)?;
+    let len = u32::from_be_bytes(mark) & !LAST_FRAGMENT;
+    if u32::from_be_bytes(mark) & LAST_FRAGMENT == 0 || len > ANSWER_BYTES_MAX {
+        return Err(invalid());
+    }
+    let mut answer = vec![0; len as usize];
+    stream.read_exact(&mut answer)?;
+    Ok(answer)
 }
 
 /// Where NFSv3 is by rpcbind, for clients of the family of `listener`; and where it is with this server. Changes nothing.
@@ -245,18 +342,10 @@ fn call(procedure: u32, mapping: &Mapping) -> Result<Vec<u8>, RegisterError> {
     if procedure != DUMP {
         mapping.encode(&mut e);
     }
-    let record = e.into_bytes();
-    let len = u32::try_from(record.len()).map_err(|_| RegisterError::Answer)?;
-    stream.write_all(&(len | LAST_FRAGMENT).to_be_bytes())?;
-    stream.write_all(&record)?;
-    let mut mark = [0; 4];
-    stream.read_exact(&mut mark)?;
-    let len = u32::from_be_bytes(mark) & !LAST_FRAGMENT;
-    if u32::from_be_bytes(mark) & LAST_FRAGMENT == 0 || len > ANSWER_BYTES_MAX {
-        return Err(RegisterError::Answer);
-    }
-    let mut answer = vec![0; len as usize];
-    stream.read_exact(&mut answer)?;
+    let answer = exchange(&mut stream, &e.into_bytes()).map_err(|e| match e.kind() {
+        io::ErrorKind::InvalidData => RegisterError::Answer,
+        _ => RegisterError::Io(e),
+    })?;
     let mut d = Decoder::new(&answer);
     match ReplyHeader::decode(&mut d)?.verdict {
         ReplyVerdict::Success { .. } => Ok(d.rest().to_vec()),
@@ -267,6 +356,7 @@ fn call(procedure: u32, mapping: &Mapping) -> Result<Vec<u8>, RegisterError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
 
     #[test]
     fn a_mapping_is_what_rfc_1833_says() {
@@ -281,5 +371,54 @@ mod tests {
         let by_udp = xdr::encode_to_vec(&mapping.over_udp());
         wanted[11..15].copy_from_slice(b"\x03udp");
         assert_eq!(by_udp, wanted);
+    }
+    /// Whether what is registered at a port of this machine is left behind, where this answers one call there.
+    fn judged(answer: impl FnOnce(&mut Encoder, u32) -> bool + Send + 'static) -> bool {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = UniversalAddress::tcp(listener.local_addr().unwrap()).to_text();
+        let mapping = Mapping::tcp((100_003, 3), "127.0.0.1:2049".parse().unwrap());
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut call = [0; 8];
+            stream.read_exact(&mut call).unwrap();
+            let xid = u32::from_be_bytes(call[4..].try_into().unwrap());
+            let mut e = Encoder::new();
+            if answer(&mut e, xid) {
+                let record = e.into_bytes();
+                let mark = u32::try_from(record.len()).unwrap() | LAST_FRAGMENT;
+                stream.write_all(&mark.to_be_bytes()).unwrap();
+                stream.write_all(&record).unwrap();
+            }
+            let _until_it_ends = stream.read_to_end(&mut Vec::new());
+        });
+        let judged = is_left_behind(&mapping, &at, Duration::from_millis(300));
+        server.join().unwrap();
+        judged
+    }
+
+    #[test]
+    fn an_entry_is_left_behind_only_where_nobody_serves_its_program() {
+        assert!(!judged(|e, xid| {
+            rpc::begin_success(e, xid, OpaqueAuth::NONE);
+            true
+        }));
+        assert!(judged(|e, xid| {
+            rpc::encode_error(e, xid, AcceptError::ProgUnavail.into());
+            true
+        }));
+        assert!(!judged(|_, _| false), "it may be slow");
+        let mapping = Mapping::tcp((100_003, 3), "127.0.0.1:2049".parse().unwrap());
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
+        let closed = UniversalAddress::tcp(closed.unwrap()).to_text();
+        for (at, is_left) in [
+            (&*closed, true),
+            ("192.0.2.7.8.1", true),
+            ("no address", false),
+            ("", false),
+        ] {
+            assert_eq!(is_left_behind(&mapping, at, WAIT), is_left, "{at}");
+        }
+        let by_udp = mapping.over_udp();
+        assert!(is_left_behind(&by_udp, &closed, WAIT));
     }
 }
