@@ -10,7 +10,7 @@ pub(crate) use beside::Program;
 pub(crate) use counts::Counting;
 
 use crate::repo::Result;
-use counts::{Counts, Heard, judge};
+use counts::{Counts, Done, Heard, judge};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -19,16 +19,6 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     done: Vec<Done>,
-}
-
-/// What became of a step.
-#[derive(Debug)]
-struct Done {
-    name: String,
-    counts: Counts,
-    /// What it says of its failures.
-    failures: Vec<String>,
-    time: Duration,
 }
 
 impl Steps {

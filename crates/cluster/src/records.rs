@@ -26,6 +26,8 @@ const NEWEST_ACCESS: &[u8] = b"saccess_newest";
 const PAGE: usize = 256;
 /// Most data servers that a cluster ever had, expelled ones included (the design's 1,000, rounded up).
 pub(crate) const SERVERS_MAX: usize = 1024;
+/// Most data servers that have a substitute: all of them.
+const SUBSTITUTES_MAX: u32 = 1024;
 
 xdr::xdr_enum! {
     /// Whether a data server belongs to the cluster.
@@ -63,7 +65,7 @@ xdr::xdr_struct! {
     pub(crate) struct OrdersRecord {
         /// Whether data servers are to be made level.
         pub(crate) is_rebalancing: bool,
-        pub(crate) substitutes: List<Substitute, { SERVERS_MAX as u32 }>,
+        pub(crate) substitutes: List<Substitute, SUBSTITUTES_MAX>,
     }
 
     /// Value of key `k` key id.

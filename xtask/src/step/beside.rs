@@ -2,8 +2,7 @@
 //!
 //! Each line that a program prints gets the name of its step, so that lines of several programs can be told apart.
 
-use super::Done;
-use super::counts::{Counting, Counts, Heard, judge};
+use super::counts::{Counting, Counts, Done, Heard, judge};
 use crate::repo::Result;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, pipe};

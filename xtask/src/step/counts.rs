@@ -3,6 +3,8 @@
 /// Lines of one step about its failures that are kept for the end.
 const FAILURES_MAX: usize = 20;
 
+use std::time::Duration;
+
 /// Tests by what became of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Counts {
@@ -44,6 +46,16 @@ impl std::fmt::Display for Counts {
         } = self;
         write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
     }
+}
+
+/// What became of a step.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) name: String,
+    pub(super) counts: Counts,
+    /// What it says of its failures.
+    pub(super) failures: Vec<String>,
+    pub(super) time: Duration,
 }
 
 /// How the tests of a program are counted.

@@ -1,7 +1,7 @@
 //! `ropewalk ds drain | replace | rebalance`: the orders that move data, and their bars.
 
+use super::rows::{list, message, print_json, server_row, status};
 use super::unevenness::{Unevenness, used_bytes};
-use super::{message, print_json, server_row, status};
 use crate::admin::{Request, Server, ask};
 use crate::cli::OrderArgs;
 use crate::failure::{Outcome, failed};
@@ -167,13 +167,13 @@ pub(super) fn rebalance(server: &Server, stop: bool, args: &OrderArgs) -> Outcom
     }
     match (args.dry_run, stop) {
         (true, _) => {
-            super::list(&mds, false)?;
+            list(&mds, false)?;
             out::line(&to_move.to_string())
         }
         (false, true) => {
             out::line("no further place is moved; those that are under way are finished")
         }
-        (false, false) if waits => super::list(&mds, false),
+        (false, false) if waits => list(&mds, false),
         (false, false) => out::line(
             "places are moved until the data servers are level; `ropewalk repair status` shows it",
         ),

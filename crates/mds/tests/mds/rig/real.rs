@@ -117,28 +117,30 @@ impl Real {
         }
     }
 
+    async fn join(&self, rig: &Rig, store_id: u64, seed: u64) -> Membership {
+        let secret = JoinSecret([u8::try_from(seed).unwrap(); 16]);
+        add_token(rig.nfsd.role().fs().cluster(), &secret, 60_000)
+            .await
+            .unwrap();
+        let store = StoreIdentity {
+            store_id,
+            counter: 1,
+            changes: 0,
+        };
+        let ok = join(rig, &self.name, secret, store).await.unwrap();
+        Membership {
+            cluster_id: ok.cluster_id,
+            ds_id: ok.ds_id,
+        }
+    }
+
     pub async fn start(&mut self, rig: &Rig, port: &Port, seed: u64) {
         let config = self.config(seed);
         let nfsd = Ds::open(config).await.unwrap();
         self.nfsd = Some(Arc::clone(&nfsd));
         let membership = match self.membership {
             Some(membership) => membership,
-            None => {
-                let secret = JoinSecret([u8::try_from(seed).unwrap(); 16]);
-                add_token(rig.nfsd.role().fs().cluster(), &secret, 60_000)
-                    .await
-                    .unwrap();
-                let store = StoreIdentity {
-                    store_id: nfsd.role().store_id(),
-                    counter: 1,
-                    changes: 0,
-                };
-                let ok = join(rig, &self.name, secret, store).await.unwrap();
-                Membership {
-                    cluster_id: ok.cluster_id,
-                    ds_id: ok.ds_id,
-                }
-            }
+            None => self.join(rig, nfsd.role().store_id(), seed).await,
         };
         self.membership = Some(membership);
         port.admit(&self.name, membership.ds_id);
