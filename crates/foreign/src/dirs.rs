@@ -1,6 +1,7 @@
 //! The directories of a cluster on a server: one with the cluster's id in its name, and 256 in it by the low byte of the number.
 //!
-//! Owns their names, and the names of objects. A directory that is not there is a fault of the server: `add` made all of them.
+//! Owns their names, and the names of objects. A directory that is not there is a fault of the server: `add` made all of them, and
+//! nothing else makes one. Another disk may be there.
 
 use crate::fail::Fail;
 use crate::server::Server;
@@ -40,10 +41,10 @@ pub(crate) fn object_name(number: u64, generation: u32) -> Vec<u8> {
 
 impl Server {
     /// Makes all directories that are missing.
-    pub(crate) async fn make_dirs(&self, cluster_id: u64) -> Result<(), Fail> {
-        self.dir(cluster_id, None, Missing::Made).await?;
-        let made = futures_util::stream::iter(0..=u8::MAX)
-            .map(|byte| self.dir(cluster_id, Some(byte), Missing::Made));
+    pub(crate) async fn make_dirs(&self) -> Result<(), Fail> {
+        self.dir(None, Missing::Made).await?;
+        let made =
+            futures_util::stream::iter(0..=u8::MAX).map(|byte| self.dir(Some(byte), Missing::Made));
         let mut made = made.buffer_unordered(MAKING_MAX);
         while let Some(one) = made.next().await {
             one?;
@@ -57,12 +58,7 @@ impl Server {
     }
 
     /// The directory of objects whose number ends so; without a byte, that of the cluster. Kept.
-    pub(crate) async fn dir(
-        &self,
-        cluster_id: u64,
-        low_byte: Option<u8>,
-        missing: Missing,
-    ) -> Result<Fh, Fail> {
+    pub(crate) async fn dir(&self, low_byte: Option<u8>, missing: Missing) -> Result<Fh, Fail> {
         let known = |key| self.dirs.lock().get(&key).cloned();
         if let Some(fh) = known(low_byte) {
             return Ok(fh);
@@ -71,7 +67,11 @@ impl Server {
         let cluster = match known(None) {
             Some(fh) => fh,
             None => {
-                self.below(&root, &cluster_name(cluster_id), missing)
+                if missing == Missing::Left {
+                    // Its handle is not known, or not valid any more.
+                    self.see_place().await?;
+                }
+                self.below(&root, &cluster_name(self.cluster_id), missing)
                     .await?
             }
         };

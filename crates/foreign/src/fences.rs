@@ -117,7 +117,8 @@ impl Foreign {
                 stripe_unit: 0,
                 epoch,
                 bad_mirrors: 0,
-                has_objects: false,
+                // One that is missing is looked for on the right disk.
+                has_objects: true,
             };
             let given = match self.spot(server.id, &at) {
                 Ok(spot) => {

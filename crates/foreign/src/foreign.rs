@@ -75,7 +75,12 @@ impl Foreign {
     pub fn open(config: ForeignConfig) -> Result<Arc<Self>, MetaError> {
         let mut servers = BTreeMap::new();
         for record in records::load_servers(&*config.store)? {
-            let server = Server::new(record, &config.connector, &*config.random);
+            let server = Server::new(
+                record,
+                config.cluster_id,
+                &config.connector,
+                &*config.random,
+            );
             servers.insert(server.id, Arc::new(server));
         }
         let mut groups = Groups::default();

@@ -1,10 +1,12 @@
 //! A file by which a client machine tells whether it reaches the export that the metadata server uses.
 //!
-//! Owns its name and what is in it. A cluster has one in each export. Handles alone would not do: an export of another server may
+//! Owns its name and what is in it. A cluster has one in each export, by which the metadata server knows its disk again ([`crate::right_place`]). Handles alone would not do: an export of another server may
 //! have equal ones.
 
 use crate::foreign::Foreign;
 use crate::ids::caller;
+use crate::records::ServerState;
+use crate::server::Server;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use nfs3::procs::CreateHow;
@@ -12,6 +14,7 @@ use nfs3::{Nfs3Status, Sattr3, StableHow};
 use nfs3_client::{Fh, Nfs3Client, Nfs3Error};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// Anybody may read it.
 const MODE: u32 = 0o644;
@@ -111,6 +114,28 @@ impl ExportIdentity {
         Ok(was_there)
     }
 
+    /// What the file of a cluster in an export says; `None` without one that is sound.
+    ///
+    /// # Errors
+    /// [`Nfs3Error`] when the server says something else than that there is no such file.
+    pub async fn read(
+        cluster_id: u64,
+        nfs: &Nfs3Client,
+        root: &Fh,
+    ) -> Result<Option<Self>, Nfs3Error> {
+        let (who, code) = (caller(0, 0), 0);
+        let name = Self { cluster_id, code }.file_name();
+        let found = match nfs.lookup(&who, root, name.as_bytes()).await {
+            Ok(found) => found.fh,
+            Err(Nfs3Error::Status(Nfs3Status::NoEnt)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let said = nfs.read(&who, &found, 0, READ_BYTES).await?.data;
+        let text = std::str::from_utf8(&said).unwrap_or_default();
+        let read = text.trim_end().parse::<Self>().ok();
+        Ok(read.filter(|read| read.cluster_id == cluster_id))
+    }
+
     /// Looks for the file in an export. Root is asked for, who may be nobody there.
     ///
     /// # Errors
@@ -137,9 +162,16 @@ impl ExportIdentity {
 }
 
 impl Foreign {
-    /// The server that is used and has this file in its export. One that is down is not asked.
+    /// The server that is used and has this file in its export. One that is down is known by its record alone.
     pub async fn server_with(&self, identity: &ExportIdentity) -> Option<u32> {
         let servers = self.all_servers();
+        let is_it = |server: &&Arc<Server>| {
+            let record = server.record();
+            record.state != ServerState::Removed && record.code.0 == Some(identity.code)
+        };
+        if let Some(server) = servers.iter().find(is_it) {
+            return Some(server.id);
+        }
         let looks = servers.iter().filter(|s| s.is_up()).map(|server| async {
             let seen = identity.look(&server.nfs, &server.record().root).await;
             matches!(seen, Ok(Sighting::Same)).then_some(server.id)

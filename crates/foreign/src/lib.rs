@@ -40,6 +40,7 @@ mod records;
 mod refusals;
 mod remove;
 mod report;
+mod right_place;
 mod server;
 mod stat;
 mod trial;
@@ -62,7 +63,8 @@ pub use probe::probe;
 pub use pulse::PULSE_EVERY;
 pub use read::READ_BYTES_MAX;
 pub use records::{
-    GROUPS_MAX, GroupRecord, SERVERS_MAX, ServerLimits, ServerRecord, ServerState, TARGET_BYTES_MAX,
+    ExportCode, GROUPS_MAX, GroupRecord, SERVERS_MAX, ServerLimits, ServerRecord, ServerState,
+    TARGET_BYTES_MAX,
 };
 pub use refusals::{AddError, ChangeError, FarError, NoPlace, NotWritten};
 pub use report::{Check, Finding, ProbeReport};

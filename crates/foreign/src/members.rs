@@ -2,7 +2,7 @@
 
 use crate::client_sums::ClientBytes;
 use crate::foreign::Foreign;
-use crate::records::{self, SERVERS_MAX, ServerLimits, ServerRecord, ServerState};
+use crate::records::{self, ExportCode, SERVERS_MAX, ServerLimits, ServerRecord, ServerState};
 use crate::refusals::{AddError, ChangeError};
 use crate::server::{Server, addresses};
 use control::{ADDRESSES_MAX, NetAddr, Text};
@@ -23,6 +23,8 @@ pub struct NewServer {
     pub root: Fh,
     /// What FSINFO says.
     pub limits: ServerLimits,
+    /// The code that was left in its export; `None` where there is none.
+    pub code: Option<u128>,
 }
 
 /// What is known of a server.
@@ -46,8 +48,12 @@ pub struct ServerStatus {
     pub groups: usize,
     /// What clients say that they moved by layouts since this metadata server has started.
     pub client_bytes: ClientBytes,
-    /// What it failed with last; `None` after a success of the pulse.
+    /// It answers, and calls for files have failed there in the last minute.
+    pub is_failing: bool,
+    /// What it failed with last.
     pub last_error: Option<String>,
+    /// How long ago that was.
+    pub last_error_ago: Option<Duration>,
 }
 
 impl Foreign {
@@ -64,8 +70,14 @@ impl Foreign {
                 "none of its addresses can be reached from here",
             ));
         }
-        let server = Server::new(record, &self.config.connector, &*self.config.random);
-        let made = server.make_dirs(self.config.cluster_id).await;
+        let config = &self.config;
+        let server = Server::new(
+            record,
+            config.cluster_id,
+            &config.connector,
+            &*config.random,
+        );
+        let made = server.make_dirs().await;
         made.map_err(|fail| AddError::Server(fail.to_string()))?;
         let seq = records::put_server(&*self.config.store, &server.record())?;
         self.config.store.durable(seq).await?;
@@ -78,20 +90,28 @@ impl Foreign {
 
     /// The id of the next server. One host may have several servers, each at a port of its own.
     fn free_id(&self, new: &NewServer) -> Result<u32, AddError> {
-        let servers = self.servers.lock();
-        for server in servers.values() {
-            let record = server.record();
-            let is_used = record.state != ServerState::Removed;
-            let is_there = new.addresses.iter().any(|a| record.addresses.0.contains(a));
-            if is_used && is_there && record.target.as_str() == new.target {
-                return Err(AddError::Known(server.id));
-            }
+        if let Some(id) = self.server_at(&new.target, &new.addresses) {
+            return Err(AddError::Known(id));
         }
+        let servers = self.servers.lock();
         let id = servers.keys().next_back().map_or(1, |last| last + 1);
         match id <= SERVERS_MAX {
             true => Ok(id),
             false => Err(AddError::Full),
         }
+    }
+
+    /// The server that is used under this name and one of these addresses.
+    #[must_use]
+    pub fn server_at(&self, target: &str, at: &[NetAddr]) -> Option<u32> {
+        let servers = self.servers.lock();
+        let is_it = |server: &&Arc<Server>| {
+            let record = server.record();
+            let is_used = record.state != ServerState::Removed;
+            let is_there = at.iter().any(|a| record.addresses.0.contains(a));
+            is_used && is_there && record.target.as_str() == target
+        };
+        servers.values().find(is_it).map(|server| server.id)
     }
 
     /// Ends the use of a server, durably. What files have there is lost.
@@ -219,7 +239,9 @@ impl Foreign {
                 free_bytes: health.free_bytes,
                 groups: self.groups_of(server.id).len(),
                 client_bytes: self.client_io.of(server.id),
-                last_error: health.last_error,
+                is_failing: server.is_failing(),
+                last_error_ago: health.last_error.as_ref().map(|(_, at)| at.elapsed()),
+                last_error: health.last_error.map(|(why, _)| why),
             }
         };
         self.all_servers().iter().map(status).collect()
@@ -241,5 +263,6 @@ fn record_of(id: u32, new: NewServer) -> Result<ServerRecord, AddError> {
         root: new.root,
         limits: new.limits,
         state: ServerState::Active,
+        code: ExportCode(new.code),
     })
 }

@@ -129,7 +129,7 @@ impl Foreign {
             match result {
                 Ok(value) => done.push((mirror, stripe, value)),
                 Err(fail) => {
-                    mirrors.told(mirror, stripe, &fail);
+                    mirrors.told(self, mirror, stripe, &fail);
                     failures.add(mirror, fail.status());
                 }
             }
@@ -139,13 +139,16 @@ impl Foreign {
 }
 
 impl Mirrors {
-    /// Says what failed, to the log.
-    pub(crate) fn told(&self, mirror: u32, stripe: u32, fail: &Fail) {
+    /// Says what failed, to the log and to the administrator.
+    pub(crate) fn told(&self, foreign: &Foreign, mirror: u32, stripe: u32, fail: &Fail) {
         let server = self.group.server(mirror, stripe);
         let file = self.at.number;
         match fail {
             Fail::Down | Fail::Newer => tracing::debug!(file, server, mirror, %fail, "foreign I/O"),
             fail => tracing::warn!(file, server, mirror, %fail, "foreign I/O"),
+        }
+        if let Some(server) = server.and_then(|id| foreign.server(id)) {
+            server.note_failure(fail);
         }
     }
 }

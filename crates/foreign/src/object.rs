@@ -117,7 +117,7 @@ impl Foreign {
         if let Some(fh) = known.as_ref().and_then(|known| known.fh.clone()) {
             return Ok(Some(fh));
         }
-        let Some((fh, _)) = self.look_up(spot, Missing::Left).await? else {
+        let Some((fh, _)) = self.look_up(spot).await? else {
             return Ok(None);
         };
         let known = Known {
@@ -130,20 +130,21 @@ impl Foreign {
     }
 
     /// LOOKUP of an object, and its attributes.
-    async fn look_up(
-        &self,
-        spot: &Spot,
-        missing_dirs: Missing,
-    ) -> Result<Option<(Fh, Fattr3)>, Fail> {
+    async fn look_up(&self, spot: &Spot) -> Result<Option<(Fh, Fattr3)>, Fail> {
         let (server, name) = (&*spot.server, object_name(spot.number, spot.generation));
         let who = &server.root_caller;
-        let found = self.in_dir(spot, missing_dirs, |dir| {
+        let found = self.in_dir(spot, |dir| {
             let name = &name;
             async move { server.nfs.lookup(who, &dir, name).await }
         });
         let found = match found.await {
             Ok(found) => found,
-            Err(fail) if fail.is(Nfs3Status::NoEnt) => return Ok(None),
+            Err(fail) if fail.is(Nfs3Status::NoEnt) => {
+                if spot.was_made {
+                    server.see_place().await?;
+                }
+                return Ok(None);
+            }
             Err(fail) => return Err(fail),
         };
         let attributes = match found.attributes {
@@ -154,12 +155,7 @@ impl Foreign {
     }
 
     /// Calls with the directory of an object. One whose handle is stale is looked up once more.
-    pub(crate) async fn in_dir<T, F>(
-        &self,
-        spot: &Spot,
-        missing: Missing,
-        call: impl Fn(Fh) -> F,
-    ) -> Result<T, Fail>
+    pub(crate) async fn in_dir<T, F>(&self, spot: &Spot, call: impl Fn(Fh) -> F) -> Result<T, Fail>
     where
         F: Future<Output = Result<T, Nfs3Error>>,
     {
@@ -167,7 +163,7 @@ impl Foreign {
         let mut tries = 0;
         loop {
             tries += 1;
-            let dir = server.dir(self.config.cluster_id, byte, missing).await;
+            let dir = server.dir(byte, Missing::Left).await;
             let result = match dir {
                 Ok(dir) => server.call(call(dir)).await,
                 Err(fail) => Err(fail),
@@ -254,7 +250,7 @@ impl Foreign {
         let ids = ids_of(spot.number, spot.generation, epoch);
         let found = match missing {
             Missing::MadeUnseen if !spot.was_made => None,
-            _ => self.look_up(spot, missing).await?,
+            _ => self.look_up(spot).await?,
         };
         let (fh, now) = match (found, missing) {
             (Some(found), _) => found,
@@ -281,7 +277,7 @@ impl Foreign {
         let who = &server.root_caller;
         // A call that was sent twice finds what it made the first time. What is there may have other ids.
         let how = CreateHow::Unchecked(given(ids));
-        let made = self.in_dir(spot, Missing::Made, |dir| {
+        let made = self.in_dir(spot, |dir| {
             let name = &name;
             async move { server.nfs.create(who, &dir, name, how).await }
         });
@@ -289,7 +285,7 @@ impl Foreign {
         match (made.fh, made.attributes) {
             (Some(fh), Some(attributes)) => Ok((fh, sound(attributes)?)),
             _ => {
-                let found = self.look_up(spot, Missing::Left).await?;
+                let found = self.look_up(spot).await?;
                 found.ok_or(Fail::Wrong("an object is not there after it was made"))
             }
         }

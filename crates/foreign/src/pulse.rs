@@ -25,6 +25,7 @@ impl Foreign {
             tokio::spawn(async move {
                 let was_up = server.is_up();
                 server.take_pulse().await;
+                foreign.learn_code(&server).await;
                 server.is_pulsing.store(false, Release);
                 if !was_up && server.is_up() {
                     foreign.deliver_fences();
@@ -41,15 +42,20 @@ impl Server {
         last.is_none_or(|at| at.elapsed() >= PULSE_EVERY)
     }
 
-    /// FSSTAT, as the pulse. Any failure of it says that the server is down.
+    /// FSSTAT, and a look whether the export is the one that was added. Any failure says that the server is down.
     pub(crate) async fn take_pulse(&self) {
         self.health.lock().pulse_at = Some(Instant::now());
         let root = self.record().root.clone();
         let asked = self.pulse.fsstat(&self.root_caller, &root);
-        match tokio::time::timeout(PULSE_GIVE_UP, asked).await {
-            Ok(Ok(room)) => self.went_up(&room),
-            Ok(Err(error)) => self.went_down(&error.to_string()),
-            Err(_) => self.went_down("the server does not answer"),
+        let room = match tokio::time::timeout(PULSE_GIVE_UP, asked).await {
+            Ok(Ok(room)) => room,
+            Ok(Err(error)) => return self.went_down(&error.to_string()),
+            Err(_) => return self.went_down("the server does not answer"),
+        };
+        match self.wrong_place(&self.pulse).await {
+            Ok(None) => self.went_up(&room),
+            Ok(Some(why)) => self.went_down(&why),
+            Err(error) => self.went_down(&error.to_string()),
         }
     }
 }

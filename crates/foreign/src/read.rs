@@ -22,6 +22,21 @@ impl Foreign {
     /// # Errors
     /// [`FarError`] when some bytes are at no good mirror; `Inval` beyond [`READ_BYTES_MAX`].
     pub async fn read(&self, at: &FileAt, offset: u64, len: u64) -> Result<Bytes, FarError> {
+        self.read_and_tell(at, offset, len)
+            .await
+            .map(|(bytes, _)| bytes)
+    }
+
+    /// As [`Foreign::read`], with the mirrors that were asked, answered, and could not read what another one has.
+    ///
+    /// # Errors
+    /// As [`Foreign::read`].
+    pub async fn read_and_tell(
+        &self,
+        at: &FileAt,
+        offset: u64,
+        len: u64,
+    ) -> Result<(Bytes, u32), FarError> {
         let mirrors = self.mirrors(at)?;
         let total = usize::try_from(len).ok().filter(|_| len <= READ_BYTES_MAX);
         let total = total.ok_or(FarError::of(NfsStatus::Inval))?;
@@ -36,10 +51,14 @@ impl Foreign {
             .collect();
         let count = pieces.len();
         let mut pieces = futures_util::stream::iter(pieces).buffered(PIECES_MAX);
-        let (mut out, mut error) = (BytesMut::new(), None);
+        let (mut out, mut error, mut faulty) = (BytesMut::new(), None, 0);
         while let Some((extent, read)) = pieces.next().await {
+            let read = read.map(|(bytes, failed)| {
+                faulty |= failed;
+                bytes
+            });
             match read {
-                Ok(bytes) if count == 1 && bytes.len() == total => return Ok(bytes),
+                Ok(bytes) if count == 1 && bytes.len() == total => return Ok((bytes, faulty)),
                 Ok(bytes) => {
                     if out.is_empty() {
                         out = BytesMut::zeroed(total);
@@ -51,7 +70,7 @@ impl Foreign {
         }
         // Bytes beyond the last offset that there can be are in no piece.
         out.resize(total, 0);
-        error.map_or_else(|| Ok(out.freeze()), Err)
+        error.map_or_else(|| Ok((out.freeze(), faulty)), Err)
     }
 
     /// Good mirrors, those of which all servers are up first. Files begin with different ones.
@@ -70,7 +89,7 @@ impl Foreign {
         order
     }
 
-    /// The bytes of an extent, without the zeros at its end. What has no object at one mirror is a hole only if no other one that
+    /// The bytes of an extent, without the zeros at its end, and the mirrors that answered and could not read it. What has no object at one mirror is a hole only if no other one that
     /// answers has the object: a server may have lost it while this process did not run. Where all objects were made there is no
     /// hole without one.
     async fn read_piece(
@@ -78,24 +97,26 @@ impl Foreign {
         mirrors: &Mirrors,
         order: &[u32],
         extent: Extent,
-    ) -> Result<Bytes, FarError> {
+    ) -> Result<(Bytes, u32), FarError> {
         let (mut failures, mut is_missing) = (Failures::default(), false);
+        let mut faulty = 0;
         for mirror in order {
             let read = match mirrors.spot(self, *mirror, extent.index) {
                 Ok(spot) => self.read_object(&spot, extent.offset, extent.len).await,
                 Err(fail) => Err(fail),
             };
             match read {
-                Ok(Some(bytes)) => return Ok(bytes),
+                Ok(Some(bytes)) => return Ok((bytes, faulty)),
                 Ok(None) => is_missing = true,
                 Err(fail) => {
-                    mirrors.told(*mirror, extent.index, &fail);
+                    mirrors.told(self, *mirror, extent.index, &fail);
                     failures.add(*mirror, fail.status());
+                    faulty |= u32::from(fail.status() == NfsStatus::Io) << *mirror;
                 }
             }
         }
         match is_missing {
-            true => Ok(Bytes::new()),
+            true => Ok((Bytes::new(), faulty)),
             false => Err(failures.error()),
         }
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use control::{ADDRESSES_MAX, NetAddr, Text};
 use meta::{MetaError, MetaStore, Purpose, Seq, TxOutcome};
 use nfs3_client::Fh;
-use xdr::{Decode, Encode, List};
+use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, List};
 
 const SERVER: u8 = b'f';
 const GROUP: u8 = b'h';
@@ -58,6 +58,8 @@ xdr::xdr_struct! {
         pub limits: ServerLimits,
         /// Whether it is used.
         pub state: ServerState,
+        /// By what its export is known. Nothing is stored where that is not known.
+        pub code: ExportCode,
     }
 
     /// Value of key `h` group id. It never changes.
@@ -70,6 +72,27 @@ xdr::xdr_struct! {
         pub mirrors: u32,
         /// `servers[mirror * width + stripe]`.
         pub servers: List<u32, SERVERS_MAX>,
+    }
+}
+
+/// The code in the identity file of an export; `None` for one that an earlier program has added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ExportCode(pub Option<u128>);
+
+impl Encode for ExportCode {
+    fn encode(&self, e: &mut Encoder) {
+        if let Some(code) = self.0 {
+            code.to_be_bytes().encode(e);
+        }
+    }
+}
+
+impl Decode<'_> for ExportCode {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        match d.remaining() {
+            0 => Ok(Self(None)),
+            _ => Decode::decode(d).map(|bytes| Self(Some(u128::from_be_bytes(bytes)))),
+        }
     }
 }
 
@@ -172,6 +195,7 @@ mod tests {
                 file_bytes_max: 3,
             },
             state: ServerState::Draining,
+            code: ExportCode(None),
         };
         let group = GroupRecord {
             id: 0x4000_0001,
@@ -191,6 +215,15 @@ mod tests {
             b"\0\0\0\0\0\0\0\x03\0\0\0\x02".to_vec(),
         ];
         assert_eq!(stored, words.concat());
+        let coded = ServerRecord {
+            code: ExportCode(Some(0x0102)),
+            ..load_servers(&store).unwrap().remove(0)
+        };
+        put_server(&store, &coded).unwrap();
+        assert_eq!(load_servers(&store).unwrap(), [coded]);
+        let stored = meta::Read::get(&store, b"f\0\0\0\x07").unwrap().unwrap();
+        let code = [&[0; 14][..], &[1, 2]].concat();
+        assert_eq!(stored, [words.concat(), code].concat());
         let cut = GroupRecord { width: 2, ..group };
         put_group(&store, &cut).unwrap();
         assert!(matches!(load_groups(&store), Err(MetaError::Corrupt(_))));

@@ -1,6 +1,6 @@
 //! The removal of an object at one server.
 
-use crate::dirs::{Missing, object_name};
+use crate::dirs::object_name;
 use crate::fail::Fail;
 use crate::file_at::FileAt;
 use crate::foreign::Foreign;
@@ -8,7 +8,8 @@ use crate::refusals::FarError;
 use nfs3::Nfs3Status;
 
 impl Foreign {
-    /// Removes an object at one server. One that is not there is removed; so is all that a removed server had.
+    /// Removes an object at one server. One that is not there is removed; so is all that a removed server had. With another disk in
+    /// the server's place nothing is.
     ///
     /// # Errors
     /// [`FarError`]; `Delay` while the server is down.
@@ -17,6 +18,9 @@ impl Foreign {
             Ok(()) | Err(Fail::Removed) => Ok(()),
             Err(fail) => {
                 tracing::debug!(server, number, %fail, "removal at a foreign server");
+                if let Some(server) = self.server(server) {
+                    server.note_failure(&fail);
+                }
                 Err(FarError::of(fail.status()))
             }
         }
@@ -36,12 +40,14 @@ impl Foreign {
         let _one = spot.server.lock_of(number).lock().await;
         let name = &object_name(number, generation);
         let (nfs, who) = (&spot.server.nfs, &spot.server.root_caller);
-        let removed = self.in_dir(&spot, Missing::Made, |dir| async move {
-            nfs.remove(who, &dir, name).await
-        });
+        let removed = self.in_dir(
+            &spot,
+            |dir| async move { nfs.remove(who, &dir, name).await },
+        );
         match removed.await {
             Ok(_) => {}
-            Err(fail) if fail.is(Nfs3Status::NoEnt) => {}
+            // On another disk it would be missing, too.
+            Err(fail) if fail.is(Nfs3Status::NoEnt) => spot.server.see_place().await?,
             Err(fail) => return Err(fail),
         }
         // Somebody may have found the file before it was removed, and be about to make its object.

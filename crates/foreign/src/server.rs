@@ -32,6 +32,8 @@ pub const CALL_TRY: Duration = Duration::from_secs(4);
 pub const PULSE_GIVE_UP: Duration = Duration::from_secs(4);
 /// When fences are not waited for any more at a server that is down, where another mirror is good.
 const LOST_AFTER: Duration = Duration::from_secs(5);
+/// For how long a server counts as failing after a call for a file has failed.
+const FAILING_FOR: Duration = Duration::from_secs(60);
 /// Most calls in flight at one server; more wait.
 pub const CALLS_MAX: u32 = 64;
 /// Connections to one server.
@@ -52,11 +54,16 @@ pub(crate) struct Health {
     pub(crate) pulse_at: Option<Instant>,
     pub(crate) total_bytes: u64,
     pub(crate) free_bytes: u64,
-    pub(crate) last_error: Option<String>,
+    /// What it failed with last, and when.
+    pub(crate) last_error: Option<(String, Instant)>,
+    /// When a call for a file has failed that the server answered.
+    pub(crate) failed_at: Option<Instant>,
 }
 
 pub(crate) struct Server {
     pub(crate) id: u32,
+    /// Names its directory there.
+    pub(crate) cluster_id: u64,
     record: Mutex<Arc<ServerRecord>>,
     pub(crate) nfs: Nfs3Client,
     pub(crate) pulse: Nfs3Client,
@@ -72,6 +79,8 @@ pub(crate) struct Server {
     pub(crate) draining_since: Mutex<Option<Instant>>,
     /// Whether its pulse is being taken.
     pub(crate) is_pulsing: AtomicBool,
+    /// Whether it was asked for the code of its export, which the record has not.
+    pub(crate) is_code_asked: AtomicBool,
     /// Whether fences are being delivered to it.
     pub(crate) is_fencing: AtomicBool,
 }
@@ -79,13 +88,14 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(
         record: ServerRecord,
+        cluster_id: u64,
         connector: &Arc<dyn Connector>,
         random: &dyn Fn() -> u64,
     ) -> Self {
         let client = |calls_max, connections, give_up| {
             #[allow(clippy::cast_possible_truncation, reason = "any bits will do")]
             let first_xid = random() as u32;
-            let config = RpcPeerConfig {
+            let peer = RpcPeerConfig {
                 addresses: addresses(&record),
                 connections,
                 calls_max,
@@ -93,12 +103,13 @@ impl Server {
                 give_up,
                 first_xid,
             };
-            Nfs3Client::new(RpcPeer::new(Arc::clone(connector), config))
+            Nfs3Client::new(RpcPeer::new(Arc::clone(connector), peer))
         };
         let is_draining = record.state == ServerState::Draining;
         Self {
             draining_since: Mutex::new(is_draining.then(Instant::now)),
             id: record.id,
+            cluster_id,
             nfs: client(CALLS_MAX, CONNECTIONS, CALL_TRIES),
             pulse: client(1, 1, PULSE_GIVE_UP),
             record: Mutex::new(Arc::new(record)),
@@ -108,6 +119,7 @@ impl Server {
             dirs: Mutex::default(),
             locks: (0..LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
             is_pulsing: AtomicBool::new(false),
+            is_code_asked: AtomicBool::new(false),
             is_fencing: AtomicBool::new(false),
         }
     }
@@ -165,7 +177,6 @@ impl Server {
             health.is_up = Some(true);
             health.since = Some(Instant::now());
         }
-        health.last_error = None;
         health.total_bytes = room.tbytes;
         health.free_bytes = room.abytes.min(room.tbytes);
     }
@@ -177,7 +188,30 @@ impl Server {
             health.is_up = Some(false);
             health.since = Some(Instant::now());
         }
-        health.last_error = Some(why.to_owned());
+        health.last_error = Some((why.to_owned(), Instant::now()));
+    }
+
+    /// Notes a call for a file that has failed for good. What its caller did not call for, or what comes of load, is no failure.
+    pub(crate) fn note_failure(&self, fail: &Fail) {
+        let is_failure = match fail {
+            Fail::Down | Fail::Removed | Fail::Newer => false,
+            // The server is down, which says more.
+            Fail::Call(Nfs3Error::Rpc(RpcError::Unreachable(_) | RpcError::TimedOut)) => false,
+            Fail::Call(Nfs3Error::Status(Nfs3Status::Jukebox | Nfs3Status::FBig)) => false,
+            Fail::Call(_) | Fail::Lost | Fail::Wrong(_) => true,
+        };
+        if is_failure {
+            let now = Instant::now();
+            let mut health = self.health.lock();
+            health.last_error = Some((fail.to_string(), now));
+            health.failed_at = Some(now);
+        }
+    }
+
+    /// Whether it answers, and calls for files have failed there of late.
+    pub(crate) fn is_failing(&self) -> bool {
+        let failed = self.health.lock().failed_at;
+        self.is_up() && failed.is_some_and(|at| at.elapsed() < FAILING_FOR)
     }
 
     /// Makes one call, unless the server is known to be down. One that gets no answer marks it down.
@@ -196,12 +230,8 @@ impl Server {
             Ok(ok) => return Ok(ok),
             Err(error) => error,
         };
-        match &error {
-            Nfs3Error::Rpc(RpcError::Unreachable(_) | RpcError::TimedOut) => {
-                self.went_down(&error.to_string());
-            }
-            Nfs3Error::Status(Nfs3Status::NoEnt | Nfs3Status::Exist) => {}
-            error => self.health.lock().last_error = Some(error.to_string()),
+        if let Nfs3Error::Rpc(RpcError::Unreachable(_) | RpcError::TimedOut) = &error {
+            self.went_down(&error.to_string());
         }
         Err(Fail::Call(error))
     }

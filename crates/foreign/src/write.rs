@@ -161,7 +161,7 @@ impl Foreign {
                 };
                 taken.map(Some).map_err(|fail| {
                     has_failed.store(true, Relaxed);
-                    mirrors.told(mirror, extent.index, &fail);
+                    mirrors.told(self, mirror, extent.index, &fail);
                     let is_touched = sent > extent.offset || !fail.is_refusal();
                     (fail.status(), is_touched)
                 })
@@ -203,7 +203,7 @@ impl Foreign {
                 Ok(spot) => self.see_to(&spot, epoch).await,
                 Err(fail) => Err(fail),
             };
-            seen.inspect_err(|fail| mirrors.told(mirror, stripe, fail))
+            seen.inspect_err(|fail| mirrors.told(self, mirror, stripe, fail))
         });
         let mut seeing = futures_util::stream::iter(seeing).buffer_unordered(OBJECTS_AT_ONCE);
         let mut failures = Failures::default();

@@ -85,6 +85,9 @@ pub struct Fake {
 
 const ROOT: u64 = 0;
 
+/// All that is below the root.
+pub struct Disk(BTreeMap<u64, Object>);
+
 /// A file as a test sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
@@ -159,7 +162,17 @@ impl Fake {
 
     /// Removes all, as if another disk were there.
     pub fn wipe(&self) {
-        self.state.lock().objects.clear();
+        drop(self.unmount());
+    }
+
+    /// Takes the disk away. An empty one is in its place.
+    pub fn unmount(&self) -> Disk {
+        Disk(std::mem::take(&mut self.state.lock().objects))
+    }
+
+    /// Another disk in the place of the one that is there, which is returned.
+    pub fn mount(&self, disk: Disk) -> Disk {
+        Disk(std::mem::replace(&mut self.state.lock().objects, disk.0))
     }
 
     /// Removes all files.

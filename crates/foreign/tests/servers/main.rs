@@ -10,5 +10,6 @@ mod fences;
 mod io;
 mod lost;
 mod members;
+mod places;
 mod world;
 mod wrong;

@@ -71,6 +71,7 @@ pub fn new_server(index: usize) -> NewServer {
             write_bytes_max: 8192,
             file_bytes_max: 1 << 40,
         },
+        code: None,
     }
 }
 

@@ -145,31 +145,6 @@ async fn a_server_that_tells_little_is_asked_for_the_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_disk_in_the_place_of_one_with_data_is_no_hole() {
-    let world = World::new(2).await;
-    let at = world.file(2, 1, 2);
-    let data = bytes(100);
-    let stable = StableHow::FileSync;
-    world.foreign.write(&at, 0, stable, &data).await.unwrap();
-    let wiped = world.fake(&at, 0, 0);
-    wiped.wipe();
-    assert_eq!(world.foreign.read(&at, 0, 100).await.unwrap(), data);
-    let stat = world.foreign.stat(&at).await.unwrap();
-    assert_eq!(stat[0].size_bytes, 100);
-    let bad = FileAt {
-        bad_mirrors: 2,
-        ..at
-    };
-    let read = world.foreign.read(&bad, 0, 100).await.unwrap_err();
-    assert_eq!(read.status, NfsStatus::Io);
-    let write = world.foreign.write(&at, 0, stable, &data).await.unwrap();
-    assert_eq!(write.failed_mirrors, 1);
-    // New objects make the directories again.
-    world.foreign.make(&at).await.unwrap();
-    assert_eq!(wiped.files().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_failed_commit_names_the_mirror_and_a_restart_in_a_write_asks_for_it_again() {
     let world = World::new(2).await;
     let at = world.file(2, 1, 2);

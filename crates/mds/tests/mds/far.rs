@@ -146,6 +146,7 @@ pub async fn far_cluster(count: usize, policy: &str) -> (Rig, Port, Far) {
                 write_bytes_max: 1 << 20,
                 file_bytes_max: 1 << 40,
             },
+            code: None,
         };
         let id = rig.nfsd.role().fs().foreign().add(new).await.unwrap();
         assert_eq!(id as usize, index + 1);

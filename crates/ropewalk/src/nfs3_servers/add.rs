@@ -69,7 +69,7 @@ pub(crate) fn run(args: &AddArgs) -> Outcome {
             let text = serde_json::to_string_pretty(&added).map_err(cannot("write JSON"))?;
             out::line(&text)?;
         }
-        false => out::print(&text(&added))?,
+        false => out::print(&text(&added, &args.target))?,
     }
     match added.id {
         Some(_) => Ok(()),
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &AddArgs) -> Outcome {
     }
 }
 
-fn text(added: &Added) -> String {
+fn text(added: &Added, target: &TargetArgs) -> String {
     let Some(id) = &added.id else {
         return added.report_text.clone();
     };
@@ -88,7 +88,8 @@ fn text(added: &Added) -> String {
     );
     if let Some(code) = &added.code {
         text += &format!(
-            "see on a client machine whether it reaches the same export: ropewalk ds probe-nfs3 HOST:/PATH --expect {code}\n"
+            "see on a client machine whether it reaches the same export: ropewalk ds probe-nfs3 {} --expect {code}\n",
+            target.as_typed()
         );
     }
     for remark in &added.remarks {
@@ -109,10 +110,25 @@ mod tests {
             remarks: vec!["mind this".to_owned()],
             ..Added::default()
         };
-        assert_eq!(text(&added), "report\n");
+        let mut target = TargetArgs {
+            target: "nas:/data".to_owned(),
+            port: None,
+            mount_port: None,
+        };
+        assert_eq!(text(&added, &target), "report\n");
         added.id = Some("f3".to_owned());
-        let shown = text(&added);
-        for part in ["report\n", "server f3;", "192.0.2.7:2049", "mind this\n"] {
+        added.code = Some("1-2".to_owned());
+        let shown = text(&added, &target);
+        assert!(shown.contains("probe-nfs3 nas:/data --expect 1-2\n"));
+        (target.port, target.mount_port) = (Some(2050), Some(20_048));
+        let shown = text(&added, &target);
+        for part in [
+            "report\n",
+            "server f3;",
+            "192.0.2.7:2049",
+            "mind this\n",
+            "probe-nfs3 nas:/data --port 2050 --mount-port 20048 --expect 1-2\n",
+        ] {
             assert!(shown.contains(part), "{part} in {shown}");
         }
     }

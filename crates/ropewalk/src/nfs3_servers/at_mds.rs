@@ -65,20 +65,29 @@ pub(crate) async fn add(fs: &Fs, order: NewServerOrder) -> Result<Added, Refusal
     };
     if report.is_fit() {
         let addresses = addresses(&reached, &order.client_addresses).await?;
+        let told: Vec<_> = addresses.iter().map(net_addr).collect();
+        // The code of an export that is used stays what it is.
+        if let Some(id) = fs.foreign().server_at(&order.target, &told) {
+            return Err(not_added(AddError::Known(id)));
+        }
+        let was_there = was_used(fs, &reached).await?;
         let identity = ExportIdentity {
             cluster_id: fs.cluster().id(),
             code: u128::from(random_u64()) << 64 | u128::from(random_u64()),
         };
-        let was_there = leave(fs, &reached, &identity).await?;
+        let left = identity.leave(&reached.nfs, &reached.root).await;
+        let name = identity.file_name();
+        left.map_err(|e| format!("cannot leave {name} there: {e}"))?;
         let new = NewServer {
             target: order.target.clone(),
-            addresses: addresses.iter().map(net_addr).collect(),
+            addresses: told,
             root: reached.root.clone(),
             limits: ServerLimits {
                 read_bytes_max: report.io_bytes_max.0,
                 write_bytes_max: report.io_bytes_max.1,
                 file_bytes_max: report.file_bytes_max,
             },
+            code: Some(identity.code),
         };
         let made = tokio::time::timeout(MAKE_MAX, fs.foreign().add(new)).await;
         let made = made.map_err(|_| "its directories could not be made in time".to_owned())?;
@@ -103,17 +112,18 @@ fn not_added(error: AddError) -> Refusal {
     }
 }
 
-/// Leaves the file of the cluster in an export. Returns whether there was one. An export that a server which is up has already is
-/// refused: two mirrors would be one.
-async fn leave(fs: &Fs, reached: &Reached, identity: &ExportIdentity) -> Result<bool, String> {
-    let left = identity.leave(&reached.nfs, &reached.root).await;
-    let name = identity.file_name();
-    let was_there = left.map_err(|e| format!("cannot leave {name} there: {e}"))?;
-    match fs.foreign().server_with(identity).await {
+/// Whether the cluster has left its file in an export before. One of a server that is used is refused: two mirrors would be one.
+async fn was_used(fs: &Fs, reached: &Reached) -> Result<bool, String> {
+    let cluster_id = fs.cluster().id();
+    let read = ExportIdentity::read(cluster_id, &reached.nfs, &reached.root).await;
+    let Some(identity) = read.map_err(|e| format!("cannot look at the export: {e}"))? else {
+        return Ok(false);
+    };
+    match fs.foreign().server_with(&identity).await {
         Some(id) => Err(format!(
-            "it is the export of server f{id} already; its code is {identity} now"
+            "it is the export of server f{id} already; its code is {identity}"
         )),
-        None => Ok(was_there),
+        None => Ok(true),
     }
 }
 

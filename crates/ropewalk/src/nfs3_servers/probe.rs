@@ -22,6 +22,18 @@ pub(crate) struct TargetArgs {
 }
 
 impl TargetArgs {
+    /// As it is given to a command.
+    pub(super) fn as_typed(&self) -> String {
+        let mut typed = self.target.clone();
+        let ports = [("--port", self.port), ("--mount-port", self.mount_port)];
+        for (option, port) in ports {
+            if let Some(port) = port {
+                typed += &format!(" {option} {port}");
+            }
+        }
+        typed
+    }
+
     pub(super) fn target(&self) -> Target<'_> {
         Target {
             text: &self.target,
@@ -102,7 +114,7 @@ fn said(identity: &ExportIdentity, seen: Sighting) -> String {
     match seen {
         Sighting::Same => "it is the export that the metadata server uses".to_owned(),
         Sighting::OtherCode => format!(
-            "{file} has another code: this is another export of the cluster, or it was added again and has a newer code"
+            "{file} has another code: this is another export of the cluster, or it was removed and added again and has a newer code"
         ),
         Sighting::NoFile => format!(
             "there is no {file}: this is another export, or another server has this name or address here"

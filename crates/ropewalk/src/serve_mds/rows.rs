@@ -131,7 +131,9 @@ fn foreign_row(fs: &::fs::Fs, server: &::foreign::ServerStatus) -> ForeignServer
         files_left: ::fs::files_left_on(fs, server.id),
         client_read_bytes: server.client_bytes.read,
         client_written_bytes: server.client_bytes.written,
+        failing: server.is_failing,
         last_error: server.last_error.clone(),
+        last_error_seconds: server.last_error_ago.map(|ago| ago.as_secs()),
     }
 }
 

@@ -40,8 +40,12 @@ pub(crate) struct ForeignServerRow {
     pub client_read_bytes: u64,
     /// Bytes that they say they wrote there.
     pub client_written_bytes: u64,
+    /// It answers, and calls for files have failed there in the last minute.
+    pub failing: bool,
     /// What it failed with last.
     pub last_error: Option<String>,
+    /// How long ago that was.
+    pub last_error_seconds: Option<u64>,
 }
 
 impl ForeignServerRow {
@@ -53,6 +57,19 @@ impl ForeignServerRow {
     /// Whether it is used and does not answer.
     pub(super) fn is_down(&self) -> bool {
         self.is_used() && !self.up && self.since_seconds.is_some()
+    }
+
+    /// Whether it is used, and answers nothing but the pulse as it should.
+    pub(super) fn is_failing(&self) -> bool {
+        self.is_used() && self.up && self.failing
+    }
+
+    /// What it failed with last, and when.
+    fn shown_error(&self) -> String {
+        match (&self.last_error, self.last_error_seconds) {
+            (Some(why), Some(seconds)) => format!("{why}, {} ago", duration(seconds)),
+            (why, _) => why.clone().unwrap_or_default(),
+        }
     }
 
     fn answers(&self) -> String {
@@ -91,7 +108,7 @@ pub(crate) fn list(rows: &[ForeignServerRow]) -> String {
             server.groups.to_string(),
             bytes(server.client_read_bytes),
             bytes(server.client_written_bytes),
-            server.last_error.clone().unwrap_or_default(),
+            server.shown_error(),
         ]
     };
     let used = rows.iter().filter(|server| server.is_used());
@@ -137,6 +154,11 @@ pub(super) fn show(text: &mut String, mds: &MdsStatus, is_coloured: bool) {
         }
         let _ = writeln!(text, "{line}");
     }
+    for server in used().filter(|s| s.is_failing()) {
+        let (id, target, why) = (&server.id, &server.target, server.shown_error());
+        let line = format!("NFSv3 server {id} {target} answers, and calls for files fail: {why}");
+        let _ = writeln!(text, "{}", red(&line, is_coloured));
+    }
     if mds.foreign_fences_waiting > 0 {
         let _ = writeln!(
             text,
@@ -181,7 +203,9 @@ mod tests {
             files_left: None,
             client_read_bytes: 5,
             client_written_bytes: 6,
+            failing: false,
             last_error: (!up).then(|| "timed out".to_owned()),
+            last_error_seconds: None,
         }
     }
 
@@ -209,6 +233,27 @@ mod tests {
         assert!(text.starts_with("\u{1b}[31m"), "{text}");
         let told = "1 up, 1 not seen yet, 1 DOWN: f3 nas-f3:/data for 1 min (timed out)";
         assert!(text.contains(told), "{text}");
+    }
+
+    #[test]
+    fn a_server_that_answers_and_fails_is_named_with_what_it_failed() {
+        let failing = ForeignServerRow {
+            failing: true,
+            last_error: Some("NFS3ERR_IO".to_owned()),
+            last_error_seconds: Some(7),
+            ..row("f1", true, Some(9))
+        };
+        let text = shown(vec![failing.clone()], false);
+        let told = "f1 nas-f1:/data answers, and calls for files fail: NFS3ERR_IO, 7 s ago\n";
+        assert!(text.contains(told), "{text}");
+        assert!(list(std::slice::from_ref(&failing)).contains("NFS3ERR_IO, 7 s ago"));
+        // Once it was well for a while, the table alone has it.
+        let well = ForeignServerRow {
+            failing: false,
+            ..failing
+        };
+        assert!(!shown(vec![well.clone()], false).contains("NFS3ERR_IO"));
+        assert!(list(&[well]).contains("NFS3ERR_IO"));
     }
 
     #[test]

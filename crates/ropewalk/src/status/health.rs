@@ -262,6 +262,14 @@ fn foreign_server(found: &mut Found, server: &ForeignServerRow) {
             0 => found.yellow(text, action),
             _ => found.red(text, action),
         }
+    } else if server.is_failing() {
+        let why = server.last_error.as_deref().unwrap_or("no reason is known");
+        found.yellow(
+            format!("NFSv3 server {id} ({target}) answers, and calls for files fail: {why}"),
+            format!(
+                "Look at its disk and its export, or take its files away: `ropewalk ds drain-nfs3 {id}`."
+            ),
+        );
     } else if is_nearly_full(server.free_bytes, server.total_bytes) {
         found.yellow(
             format!("NFSv3 server {id} ({target}) has less than {FREE_PERCENT_MIN} % left"),
