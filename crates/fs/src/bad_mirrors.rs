@@ -23,8 +23,8 @@ use crate::fs::Fs;
 use crate::quiesce::{LayoutHold, unread};
 use foreign::{FileAt, ForeignGroup};
 use layout::Epoch;
-use namespace::{FileId, Inode};
-use nfs4::{NfsStatus, OpNum, Stateid};
+use namespace::FileId;
+use nfs4::NfsStatus;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,17 +35,6 @@ const POLL: Duration = Duration::from_millis(100);
 const UNFENCED_MAX: usize = 256;
 /// How often a report is acted on before it is given up: the client reports again.
 const TRIES_MAX: u32 = 60;
-
-/// An error that a client met at a data server (`device_error4`, RFC 7862 §15.6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DeviceFault {
-    /// The device.
-    pub device: nfs4::DeviceId,
-    /// Status, as sent.
-    pub status: u32,
-    /// Operation, as sent.
-    pub opnum: u32,
-}
 
 /// Mirrors of a file have failed: they do not count any more when this returns.
 ///
@@ -118,69 +107,8 @@ async fn mark(fs: &Arc<Fs>, file: FileId, mirrors: u32) -> Result<(), NotMarked>
     Ok(())
 }
 
-/// A client with a layout for writing met errors at data servers (LAYOUTERROR, LAYOUTRETURN). Mirrors that a write has failed at
-/// do not count any more, soon. Until then no layout is granted.
-///
-/// # Errors
-/// Those of a stateid that is no layout of the client on the file.
-pub fn note_device_faults(
-    fs: &Arc<Fs>,
-    actor: &Actor,
-    inode: &Inode,
-    stateid: Stateid,
-    faults: &[DeviceFault],
-) -> Result<(), NfsStatus> {
-    let client = actor.client()?;
-    let Some(at) = file_at(fs, inode) else {
-        return Ok(());
-    };
-    let held = fs.state().layouts.held_by(client, inode.id.0);
-    let Some((other, is_writer)) = held else {
-        return Err(NfsStatus::BadStateid);
-    };
-    if other != stateid.other {
-        return Err(NfsStatus::BadStateid);
-    }
-    let Some(group) = fs.foreign.group(at.group) else {
-        return Ok(());
-    };
-    let mirrors = faults
-        .iter()
-        .filter(|fault| is_writer && costs_mirror(fault))
-        .fold(0, |all, fault| all | mirrors_on(fs, &group, fault));
-    let mirrors = mirrors & good_mirrors(&group, &at);
-    if mirrors != 0 {
-        begin(fs, inode.id, mirrors);
-    }
-    Ok(())
-}
-
-/// Whether a fault says that a write is missing at its data server. A refusal by ids is the work of a fence, and a full server is told
-/// to the application.
-fn costs_mirror(fault: &DeviceFault) -> bool {
-    let is_write = [OpNum::Write as u32, OpNum::Commit as u32].contains(&fault.opnum);
-    let is_told = [
-        NfsStatus::Ok,
-        NfsStatus::Access,
-        NfsStatus::Perm,
-        NfsStatus::NoSpc,
-        NfsStatus::DQuot,
-        NfsStatus::FBig,
-        NfsStatus::Delay,
-    ];
-    is_write && !is_told.iter().any(|status| *status as u32 == fault.status)
-}
-
-/// The mirrors that have something on the server of a device.
-fn mirrors_on(fs: &Fs, group: &ForeignGroup, fault: &DeviceFault) -> u32 {
-    let Some(server) = fs.foreign.server_of(fault.device) else {
-        return 0;
-    };
-    mirrors_at(group, server)
-}
-
 /// The mirrors that have something on a server.
-fn mirrors_at(group: &ForeignGroup, server: u32) -> u32 {
+pub(crate) fn mirrors_at(group: &ForeignGroup, server: u32) -> u32 {
     let has =
         |mirror: &u32| (0..group.width).any(|stripe| group.server(*mirror, stripe) == Some(server));
     (0..group.mirrors)
@@ -212,7 +140,7 @@ pub(crate) fn lose_unfenced(fs: &Arc<Fs>) {
 }
 
 /// Marks mirrors in a task, unless one is at it.
-fn begin(fs: &Arc<Fs>, file: FileId, mirrors: u32) {
+pub(crate) fn begin(fs: &Arc<Fs>, file: FileId, mirrors: u32) {
     if !fs.mirror_reports.lock().add(file, mirrors) {
         return;
     }

@@ -230,6 +230,8 @@ pub struct Fs {
     pub(crate) offloads: Mutex<Offloads>,
     pub(crate) restripes: Restripes,
     pub(crate) mirror_reports: Mutex<MirrorReports>,
+    /// Mirrors of files that are looked at.
+    pub(crate) mirror_looks: Mutex<MirrorReports>,
     pub(crate) own_writes: Mutex<OwnWrites>,
     pub(crate) resyncs: Mutex<Resyncs>,
     pub(crate) pools: Mutex<Pools>,
@@ -257,7 +259,6 @@ impl Fs {
         let FsConfig { ns, data, .. } = config;
         let clock = config.clock;
         let owner = format!("ropewalk-mds-{:016x}-{}", ns.cluster_id(), ns.boot()).into_bytes();
-        let wall = Arc::clone(&clock);
         let cluster = Cluster::open(ClusterConfig {
             cluster_id: ns.cluster_id(),
             boot: ns.boot(),
@@ -269,7 +270,7 @@ impl Fs {
             copies_min: data.copies_min,
             replace_after: data.replace_after,
             key_times: data.keys,
-            wall_ms: Arc::new(move || ms_of(wall())),
+            wall_ms: wall_ms(&clock),
             random: Arc::clone(&config.random),
         })
         .await?;
@@ -306,6 +307,7 @@ impl Fs {
             space_noted: Hinted::default(),
             restripes: Restripes::default(),
             mirror_reports: Mutex::default(),
+            mirror_looks: Mutex::default(),
             own_writes: Mutex::default(),
             resyncs: Mutex::default(),
             pools: Mutex::default(),
@@ -562,6 +564,12 @@ impl Fs {
             _ => NfsStatus::BadHandle,
         })
     }
+}
+
+/// The clock in milliseconds.
+fn wall_ms(clock: &WallClock) -> Arc<dyn Fn() -> u64 + Send + Sync> {
+    let wall = Arc::clone(clock);
+    Arc::new(move || ms_of(wall()))
 }
 
 /// Milliseconds since 1970; 0 before.

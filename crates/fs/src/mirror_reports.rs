@@ -1,4 +1,4 @@
-//! Mirrors of files that clients have reported, until they are marked.
+//! Mirrors of files that clients have reported, until they are marked or were looked at.
 //!
 //! Owns the table. Calls nothing.
 

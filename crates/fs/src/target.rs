@@ -10,6 +10,7 @@ use crate::actor::Actor;
 use crate::bad_mirrors;
 use crate::foreign_files::{file_at, note_objects};
 use crate::fs::Fs;
+use crate::mirror_looks::{self, Suspect};
 use crate::own_writes::Ended;
 use crate::own_writing;
 use bytes::Bytes;
@@ -59,11 +60,24 @@ impl Target {
     ///
     /// # Errors
     /// `Delay` while data servers are away; what they answer.
-    pub(crate) async fn read(&self, fs: &Fs, offset: u64, len: u64) -> Result<Bytes, NfsStatus> {
+    pub(crate) async fn read(
+        &self,
+        fs: &Arc<Fs>,
+        offset: u64,
+        len: u64,
+    ) -> Result<Bytes, NfsStatus> {
         match self {
             Self::Own(target) => fs.peers.read(target, offset, len).await,
-            Self::Foreign(_, at) => {
-                let bytes = fs.foreign.read(at, offset, len).await?;
+            Self::Foreign(file, at) => {
+                let (bytes, mirrors) = fs.foreign.read_and_tell(at, offset, len).await?;
+                if mirrors != 0 {
+                    let suspect = Suspect {
+                        mirrors,
+                        offset,
+                        length: len,
+                    };
+                    mirror_looks::look(fs, *file, suspect);
+                }
                 fs.foreign_read_bytes.fetch_add(len, Relaxed);
                 Ok(bytes)
             }

@@ -165,8 +165,14 @@ pub(crate) fn accept_return(
         return Ok(());
     }
     let said: FlexLayoutReturn = xdr::decode_all(file.body.0).map_err(|_| NfsStatus::BadXdr)?;
-    let errors = said.io_errors.0.iter().flat_map(|e| &e.errors.0);
-    let faults: Vec<DeviceFault> = errors.map(fault).collect();
+    let io_errors = said.io_errors.0.iter();
+    let errors = io_errors.flat_map(|e| {
+        e.errors
+            .0
+            .iter()
+            .map(|one| fault(one, (e.offset, e.length)))
+    });
+    let faults: Vec<DeviceFault> = errors.collect();
     if !faults.is_empty() {
         let stateid = cx.resolve(file.stateid)?;
         // A layout that was taken away meanwhile has nothing to tell.
@@ -175,11 +181,13 @@ pub(crate) fn accept_return(
     Ok(())
 }
 
-/// An error as the file service takes it.
-pub(crate) fn fault(error: &DeviceError) -> DeviceFault {
+/// An error in a range of bytes, as the file service takes it.
+pub(crate) fn fault(error: &DeviceError, (offset, length): (u64, u64)) -> DeviceFault {
     DeviceFault {
         device: error.device_id,
         status: error.status,
         opnum: error.opnum,
+        offset,
+        length,
     }
 }

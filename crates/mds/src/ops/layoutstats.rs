@@ -67,7 +67,8 @@ fn layouterror(
             "LAYOUTERROR"
         );
     }
-    let faults: Vec<_> = args.errors.0.iter().map(fault).collect();
+    let range = (args.offset, args.length);
+    let faults: Vec<_> = args.errors.0.iter().map(|e| fault(e, range)).collect();
     let stateid = cx.resolve(args.stateid)?;
     fs::note_device_faults(&mds.fs, &cx.actor, &inode, stateid, &faults)?;
     Ok(LayoutErrorRes {})

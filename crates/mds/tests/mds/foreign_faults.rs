@@ -7,6 +7,7 @@
 
 use crate::far::fake::Fault;
 use crate::far::*;
+use crate::layouts::stats;
 use crate::rig::file::patiently;
 use crate::rig::real::{bytes_of, fill, read, try_commit, try_read, try_write, write};
 use nfs4::attr::Attrs;
@@ -192,11 +193,8 @@ async fn only_a_write_that_is_missing_costs_a_mirror() {
     let ro = far_layout(&theirs, IoMode::Read).await;
     report(&theirs, ro.stateid, errors.clone()).await.unwrap();
     pass(2).await;
-    assert_eq!(
-        inode(&rig, &file).bad_mirrors(),
-        0,
-        "a reader writes nothing"
-    );
+    let bad = inode(&rig, &file).bad_mirrors();
+    assert_eq!(bad, 0, "a reader writes nothing, and the mirror is well");
     give_back(&theirs, ro.stateid, b"").await.unwrap();
 
     far.fakes[rw.index(&rig, 1, 0)].set_fault(Some(Fault::NoSpace));
@@ -508,4 +506,25 @@ async fn a_writer_is_told_to_try_later_while_a_small_file_gets_its_mirror_back_b
         let refused = try_far_layout(&file, IoMode::Rw).await.unwrap_err();
         assert_eq!(refused, NfsStatus::LayoutUnavailable);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_clients_say_they_moved_is_summed_by_server() {
+    let (rig, _port, far) = far_cluster(2, "copies=2").await;
+    let alice = rig.session("alice").await;
+    let file = far_file(&alice, "f").await;
+    let layout = far_layout(&file, IoMode::Rw).await;
+    let device = layout.server(1, 0).device_id;
+    for _ in 0..2 {
+        stats(&file, layout.stateid, device).await.unwrap();
+    }
+    let index = layout.index(&rig, 1, 0);
+    let servers = rig.nfsd.role().fs().foreign().servers();
+    let read: Vec<u64> = servers.iter().map(|s| s.client_bytes.read).collect();
+    assert_eq!(
+        (read[index], read[1 - index]),
+        (12_288, 0),
+        "sums of a layout"
+    );
+    drop(far);
 }

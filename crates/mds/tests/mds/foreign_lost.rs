@@ -5,11 +5,12 @@
     reason = "a failure here is the failure of a test"
 )]
 
+use crate::far::fake::Fault;
 use crate::far::*;
 use crate::rig::Rig;
 use crate::rig::file::{File, patiently};
 use crate::rig::real::{bytes_of, fill, try_read, try_write, write};
-use nfs4::{IoMode, NfsStatus, StableHow};
+use nfs4::{IoMode, NfsStatus, OpNum, StableHow};
 
 /// The name of the objects of a file.
 fn object(rig: &Rig, file: &File<'_>) -> String {
@@ -83,4 +84,43 @@ async fn a_mirror_that_lost_its_object_is_brought_back_from_the_other_after_a_re
     assert_eq!(bytes_of(&file, 0, usize::MAX).await, data);
     write(&file, 0, StableHow::FileSync, &data[..10]).await;
     far.whole(&rig, &file, &data).await;
+}
+
+/// Who could not read it: a client with a layout for reading, or this server for a client without one.
+#[tokio::test(start_paused = true)]
+async fn a_mirror_that_cannot_be_read_is_looked_at_and_made_again() {
+    for (is_reported, is_lost) in [(true, false), (true, true), (false, false), (false, true)] {
+        let (rig, _port, far) = far_cluster(3, "stripe_count=1 copies=2").await;
+        let alice = rig.session("alice").await;
+        let file = far_file(&alice, "f").await;
+        let data = bytes(5000, 1);
+        fill(&file, 0, &data).await;
+        pass(20).await;
+        let was = inode(&rig, &file).data();
+        let mirror = u32::try_from(was.file.0 % 2).unwrap();
+        let faulty = &far.fakes[Far::index(&rig, &file, mirror, 0)];
+        match is_lost {
+            true => faulty.lose_file(&object(&rig, &file)),
+            false => faulty.set_fault(Some(Fault::FailsReads)),
+        }
+        if is_reported {
+            let layout = far_layout(&file, IoMode::Read).await;
+            let errors = vec![fault(&layout, mirror as usize, OpNum::Read, NfsStatus::Io)];
+            report(&file, layout.stateid, errors).await.unwrap();
+            give_back(&file, layout.stateid, b"").await.unwrap();
+        } else {
+            // Files begin with different mirrors.
+            let read = patiently(|| try_read(&file, 0, 5000)).await.unwrap();
+            assert_eq!(read.0, data);
+        }
+        pass(2).await;
+        let is_at_it = inode(&rig, &file).bad_mirrors() == 1 << mirror;
+        assert!(
+            is_at_it || inode(&rig, &file).data() != was,
+            "{is_reported} {is_lost}"
+        );
+        faulty.set_fault(None);
+        far.whole(&rig, &file, &data).await;
+        assert_ne!(inode(&rig, &file).data(), was, "it has other objects");
+    }
 }

@@ -611,7 +611,12 @@ async fn a_writer_that_does_not_return_is_fenced_and_loses_its_layout() {
     assert!(marked(&rig).is_empty());
 }
 
-async fn stats(file: &File<'_>, stateid: Stateid, device_id: DeviceId) -> Result<(), NfsStatus> {
+/// LAYOUTSTATS of 12,288 bytes that were read.
+pub(crate) async fn stats(
+    file: &File<'_>,
+    stateid: Stateid,
+    device_id: DeviceId,
+) -> Result<(), NfsStatus> {
     let moved = IoInfo {
         count: 3,
         bytes: 12_288,
