@@ -80,7 +80,7 @@ pub enum AddError {
 impl std::fmt::Display for AddError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Known(id) => write!(f, "it is server {id} already"),
+            Self::Known(id) => write!(f, "it is server f{id} already"),
             Self::Full => write!(f, "{} servers were added already", crate::SERVERS_MAX),
             Self::Invalid(why) => f.write_str(why),
             Self::Server(why) => write!(f, "cannot make its directories: {why}"),
