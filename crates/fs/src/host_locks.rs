@@ -25,7 +25,8 @@ use std::sync::Arc;
 /// How often a conflict with a client whose lease is over is settled before the answer is "denied".
 const TRIES_MAX: usize = 8;
 
-/// Makes the actor the host of this name. `told` is its NSM state, if it has told one: what it held in an older one goes.
+/// Makes the actor the host of this name. `told` is its NSM state, if it has told one: what it held in an older one goes, unless files
+/// that it shares are among it. SHARE tells no state, so they may be of the newer one.
 ///
 /// # Errors
 /// `Resource` when there are too many hosts; `Inval` for an impossible name.
@@ -38,7 +39,10 @@ pub async fn enter_host(
     let now_ms = fs.clients.now_ms();
     let (entered, restarted) = {
         let mut clients = fs.clients.lock();
-        let restarted = told.and_then(|state| clients.restarted_host(name, state, false));
+        let shares = |host| fs.state().held_by_host(host).1 > 0;
+        let may_go = !clients.find_host(name).is_some_and(shares);
+        let newer = told.filter(|_| may_go);
+        let restarted = newer.and_then(|state| clients.restarted_host(name, state, false));
         let entered = clients.host(name, now_ms, |client| fs.state().has_state(client));
         if let (Ok((client, _)), Some(state)) = (&entered, told) {
             clients.note_nsm_state(*client, state);

@@ -359,6 +359,42 @@ async fn a_host_that_locks_in_a_newer_state_has_lost_what_it_held_before() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_share_may_be_of_the_newer_state_that_the_next_lock_tells_and_stays() {
+    let rig = Rig::new().await;
+    let (file, other) = (rig.create("file").await, rig.create("other").await);
+    let (a, _b) = two(&rig).await;
+    a.lock(&file, false).await;
+    // The host restarts now, and nobody hears of it.
+    let args = Nlm4ShareArgs {
+        cookie: Opaque(b"cookie"),
+        share: Nlm4Share {
+            caller_name: Opaque(b"a"),
+            fh: Opaque(&other),
+            oh: Opaque(b"7@host"),
+            mode: Fsh4Mode::DenyBoth,
+            access: Fsh4Access::Both,
+        },
+        reclaim: false,
+    };
+    let id = (PROGRAM, VERSION, NlmProc::Share as u32);
+    let body = a.ask(id, &args).await;
+    let shared: Nlm4ShareRes<'_> = decode_all(&body).unwrap();
+    assert_eq!(shared.stat, Nlm4Stats::Granted);
+    let anew = a.range(&other, 5, 1);
+    let granted = a.lock_in(STATE + 2, anew, false, false).await;
+    assert_eq!(granted, Nlm4Stats::Granted);
+    let held = ropewalk_mds3::hosts_held(rig.nfsd.role().fs());
+    let shares: Vec<_> = held.iter().map(|h| (&*h.name, h.shares_count)).collect();
+    assert_eq!(shares, [("a", 1)]);
+    a.notify("a", STATE + 4).await;
+    let held = ropewalk_mds3::hosts_held(rig.nfsd.role().fs());
+    assert!(
+        held.iter()
+            .all(|h| (h.ranges_count, h.shares_count) == (0, 0))
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_notification_of_an_older_state_comes_late_and_ends_nothing() {
     let rig = Rig::new().await;
     let file = rig.create("file").await;

@@ -61,7 +61,7 @@ enum Ended {
 /// Carries a stream until it is closed.
 pub(super) async fn carry(nfsd: Arc<Nfsd<Ds>>, connector: Arc<dyn Connector>, stream: Arc<Stream>) {
     let ds = nfsd.role();
-    // Addresses of the member that were silent since one carried anything.
+    // How often a connection was silent: the list of addresses begins so far on.
     let mut silent = 0;
     loop {
         until_work(&stream).await;
