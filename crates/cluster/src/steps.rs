@@ -404,8 +404,10 @@ mod tests {
             Moves::default().record(),
             "a store without any"
         );
-        let mut moves = Moves::default();
-        moves.is_rebalancing = true;
+        let mut moves = Moves {
+            is_rebalancing: true,
+            ..Moves::default()
+        };
         moves.substitutes.extend([(1, 4), (3, 5)]);
         records::put_orders(&store, &moves.record()).unwrap();
         let loaded = load();

@@ -31,7 +31,8 @@ struct FirstWay {
 impl Faults for FirstWay {
     fn fate(&self, passage: &Passage<'_>) -> Fate {
         let (from, to) = (passage.from, passage.to);
-        if !self.is_silent.load(SeqCst) || !(from.starts_with("ds") && to.starts_with("ds")) {
+        let is_between = from.starts_with("ds") && to.starts_with("ds");
+        if !is_between || !self.is_silent.load(SeqCst) {
             return Fate::Deliver;
         }
         if from.ends_with('b') || to.ends_with('b') {
