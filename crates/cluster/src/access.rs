@@ -127,14 +127,17 @@ mod tests {
         }
     }
 
+    /// Stores a token that ends at `expires_ms`. Returns its number, if there was room.
+    fn put(store: &MemStore, (expires_ms, now_ms): (u64, u64), tokens_max: usize) -> Option<u32> {
+        let is_over = |old: &AccessRecord| is_over(old, now_ms);
+        let put = records::put_access(store, &record(expires_ms), is_over, tokens_max);
+        put.unwrap().map(|(id, _)| id)
+    }
+
     #[test]
     fn tokens_that_are_over_make_room_and_numbers_go_on() {
         let store = MemStore::new();
-        let put = |expires_ms, now_ms| {
-            let is_over = |old: &AccessRecord| is_over(old, now_ms);
-            let put = records::put_access(&store, &record(expires_ms), is_over, 2);
-            put.unwrap().map(|(id, _)| id)
-        };
+        let put = |expires_ms, now_ms| put(&store, (expires_ms, now_ms), 2);
         assert_eq!(put(0, 10), Some(1));
         assert_eq!(put(20, 10), Some(2));
         assert_eq!(put(0, 19), None, "two are there");
@@ -153,11 +156,7 @@ mod tests {
     #[test]
     fn the_number_of_a_revoked_token_never_comes_again() {
         let store = MemStore::new();
-        let put = |expires_ms, now_ms| {
-            let is_over = |old: &AccessRecord| is_over(old, now_ms);
-            let put = records::put_access(&store, &record(expires_ms), is_over, 1);
-            put.unwrap().map(|(id, _)| id)
-        };
+        let put = |expires_ms, now_ms| put(&store, (expires_ms, now_ms), 1);
         let revoke = |id| records::delete_access(&store, id).unwrap().is_some();
         assert_eq!(put(0, 10), Some(1));
         assert!(revoke(1));
@@ -171,15 +170,10 @@ mod tests {
     #[test]
     fn a_store_of_an_earlier_release_takes_note_when_a_token_goes() {
         let store = MemStore::new();
-        assert_eq!(put_one(&store), Some(1));
-        assert_eq!(put_one(&store), Some(2));
+        assert_eq!(put(&store, (0, 0), 9), Some(1));
+        assert_eq!(put(&store, (0, 0), 9), Some(2));
         records::forget_newest_access(&store);
         assert!(records::delete_access(&store, 2).unwrap().is_some());
-        assert_eq!(put_one(&store), Some(3));
-    }
-
-    fn put_one(store: &MemStore) -> Option<u32> {
-        let put = records::put_access(store, &record(0), |_| false, 9);
-        put.unwrap().map(|(id, _)| id)
+        assert_eq!(put(&store, (0, 0), 9), Some(3));
     }
 }

@@ -25,7 +25,7 @@ const NEWEST_ACCESS: &[u8] = b"saccess_newest";
 /// Records read in one step.
 const PAGE: usize = 256;
 /// Most data servers that a cluster ever had, expelled ones included (the design's 1,000, rounded up).
-pub(crate) const SERVERS_MAX: usize = 1024;
+pub(crate) const SERVERS_MAX: usize = SUBSTITUTES_MAX as usize;
 /// Most data servers that have a substitute: all of them.
 const SUBSTITUTES_MAX: u32 = 1024;
 

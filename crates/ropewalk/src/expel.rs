@@ -63,15 +63,7 @@ pub(crate) fn run(args: &ExpelArgs) -> Outcome {
         ds_id: args.id,
         yes_lose_data: args.yes_lose_data,
     };
-    let done = ask::<()>(&server, &order);
-    if args.json {
-        tell(&loss, done.is_ok())?;
-    }
-    done?;
-    match args.json {
-        true => Ok(()),
-        false => out::line(&format!("data server {} is expelled", args.id)),
-    }
+    give((&server, &order), (&loss, args.json), "expelled")
 }
 
 /// `ropewalk ds remove`.
@@ -93,15 +85,18 @@ pub(crate) fn remove(server: &Server, id: u32, (yes_lose_data, json): (bool, boo
         ds_id: id,
         yes_lose_data,
     };
-    let done = ask::<()>(server, &order);
+    give((server, &order), (&loss, json), "removed")
+}
+
+/// Gives an order that may lose data, and tells that it is done, or with JSON what became of it.
+fn give((server, order): (&Server, &Request), (loss, json): (&Loss, bool), what: &str) -> Outcome {
+    let done = ask::<()>(server, order);
     if json {
-        tell(&loss, done.is_ok())?;
+        tell(loss, done.is_ok())?;
+        return done;
     }
     done?;
-    match json {
-        true => Ok(()),
-        false => out::line(&format!("data server {id} is removed")),
-    }
+    out::line(&format!("data server {} is {what}", loss.ds))
 }
 
 fn status(server: &Server) -> Outcome<MdsStatus> {

@@ -133,22 +133,12 @@ fn blocks_of(file: &Path, bytes: std::ops::Range<usize>) -> Vec<(u64, u64)> {
     found
 }
 
-/// The file of the largest object below a directory.
-fn largest(dir: &Path) -> PathBuf {
-    let mut waiting = vec![dir.to_owned()];
-    let mut found = (0, PathBuf::new());
-    while let Some(dir) = waiting.pop() {
-        for entry in fs::read_dir(dir).unwrap() {
-            let (path, kind) = entry.map(|e| (e.path(), e.metadata().unwrap())).unwrap();
-            match kind.is_dir() {
-                true => waiting.push(path),
-                false if kind.len() > found.0 => found = (kind.len(), path),
-                false => {}
-            }
-        }
-    }
-    assert_eq!(found.0, FILE_BYTES as u64, "{}", found.1.display());
-    found.1
+/// The file of the only object of a file.
+fn object(cluster: &Path) -> PathBuf {
+    let all = rig::objects(cluster, 1).into_iter();
+    let (path, len) = all.max_by_key(|(_, len)| *len).unwrap();
+    assert_eq!(len, FILE_BYTES as u64, "{}", path.display());
+    path
 }
 
 fn log_has(cluster: &Path, what: &str) -> Option<()> {
@@ -229,7 +219,7 @@ async fn inside(dir: &Path) {
     file.write_at(0, whole).await.unwrap();
     file.flush().await.unwrap();
 
-    disk.fail(&largest(&cluster.join("ds-1/data")), FAILING);
+    disk.fail(&object(&cluster), FAILING);
     write_small(&file, &mut expected, 3).await;
     let unstable = FAILING.start + 10_000..FAILING.end - 10_000;
     expected[unstable.clone()].fill(7);

@@ -68,19 +68,9 @@ impl Cluster {
 
     /// The files of the objects of a data server.
     fn objects(&self, ds: usize) -> Vec<PathBuf> {
-        let mut waiting = vec![self.dir.path().join(format!("ds-{ds}/data"))];
-        let mut found = Vec::new();
-        while let Some(dir) = waiting.pop() {
-            for entry in fs::read_dir(dir).unwrap() {
-                let (path, kind) = entry.map(|e| (e.path(), e.metadata().unwrap())).unwrap();
-                match kind.is_dir() {
-                    true => waiting.push(path),
-                    false if kind.len() >= 64 << 10 => found.push(path),
-                    false => {}
-                }
-            }
-        }
-        found
+        let all = rig::objects(self.dir.path(), ds).into_iter();
+        let large = all.filter(|(_, len)| *len >= 64 << 10);
+        large.map(|(path, _)| path).collect()
     }
 
     fn stop(mut self) {

@@ -1,9 +1,9 @@
 //! Counts of tests and names of failures, and how they are read from what a program prints.
 
+use std::time::Duration;
+
 /// Lines of one step about its failures that are kept for the end.
 const FAILURES_MAX: usize = 20;
-
-use std::time::Duration;
 
 /// Tests by what became of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -185,8 +185,8 @@ struct State {
     queued_items: u64,
     /// When the member last acknowledged, or the queue was last empty.
     done: Instant,
-    /// As `done`, or when it was last connected to.
-    progress: Instant,
+    /// When it was last connected to.
+    connected: Instant,
     is_closed: bool,
 }
 
@@ -231,7 +231,7 @@ impl Stream {
                 room: None,
                 queued_items: 0,
                 done: Instant::now(),
-                progress: Instant::now(),
+                connected: Instant::now(),
                 is_closed: false,
             }),
         }
@@ -264,7 +264,7 @@ impl Stream {
             return waits;
         }
         if state.queued_bytes == 0 {
-            (state.done, state.progress) = (since, since);
+            state.done = since;
         }
         state.queued_bytes += item.bytes();
         state.queued_items += 1;
@@ -303,7 +303,7 @@ impl Stream {
         for lane in &mut state.lanes {
             lane.sent = 0;
         }
-        state.progress = Instant::now();
+        state.connected = Instant::now();
     }
 
     /// The next item to send. `counts` says whether the member counts at the place of an item. Where it does not, the item is
@@ -350,7 +350,7 @@ impl Stream {
     pub(super) fn acknowledge(&self, lane: u32, number: u64, answer: PassOk) {
         let mut state = self.state.lock();
         let now = Instant::now();
-        (state.done, state.progress) = (now, now);
+        state.done = now;
         state.room = Some((answer.room_bytes, now));
         let mut freed = 0;
         let lane = &mut state.lanes[lane as usize];
@@ -388,7 +388,7 @@ impl Stream {
         let mut state = self.state.lock();
         let now = Instant::now();
         // It lives.
-        (state.done, state.progress) = (now, now);
+        state.done = now;
         state.room = Some((0, now));
         let lane = &mut state.lanes[lane as usize];
         let at = usize::try_from(number.checked_sub(lane.first)?).ok()?;
@@ -441,18 +441,20 @@ impl Stream {
 
     /// Whether the member had something to do for too long without doing any of it.
     pub(super) fn is_stalled(&self) -> bool {
-        let state = self.state.lock();
-        let is_over =
-            state.progress.elapsed() >= NO_PROGRESS || state.done.elapsed() >= NOTHING_DONE;
-        state.queued_bytes > 0 && is_over
+        self.idle_for() >= NO_PROGRESS || self.since(|state| state.done) >= NOTHING_DONE
     }
 
-    /// For how long the member has done nothing though it had something to do.
+    /// For how long the member has done nothing on this connection though it had something to do.
     pub(super) fn idle_for(&self) -> Duration {
+        self.since(|state| state.done.max(state.connected))
+    }
+
+    /// How long ago that was; no time where the member has nothing to do.
+    fn since(&self, when: impl Fn(&State) -> Instant) -> Duration {
         let state = self.state.lock();
         match state.queued_bytes {
             0 => Duration::ZERO,
-            _ => state.progress.elapsed(),
+            _ => when(&state).elapsed(),
         }
     }
 

@@ -11,7 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -172,6 +172,22 @@ pub fn status(dir: &Path) -> Option<serde_json::Value> {
 
 pub fn pid_of(status: &serde_json::Value, server: &str) -> Option<u32> {
     u32::try_from(status[server]["pid"].as_u64()?).ok()
+}
+
+/// The files of the objects of a data server of `ropewalk up` in `dir`, with their sizes in bytes.
+pub fn objects(dir: &Path, ds: usize) -> Vec<(PathBuf, u64)> {
+    let mut waiting = vec![dir.join(format!("ds-{ds}/data"))];
+    let mut found = Vec::new();
+    while let Some(dir) = waiting.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let (path, kind) = entry.map(|e| (e.path(), e.metadata().unwrap())).unwrap();
+            match kind.is_dir() {
+                true => waiting.push(path),
+                false => found.push((path, kind.len())),
+            }
+        }
+    }
+    found
 }
 
 /// The root of the file system of `ropewalk up` in `dir`.
