@@ -32,6 +32,9 @@ use tokio::task::JoinSet;
 
 /// Virtual time that a run may take before it counts as stuck: ten times the usual.
 const RUN_SECS_MAX: u64 = 1_200;
+/// Virtual time after which trouble ends though clients still work: five times the usual. Where a promise needs all copies, trouble
+/// without an end can delay one for good. Once all is calm, nothing may.
+const TROUBLE_SECS_MAX: u64 = 600;
 /// Virtual time in which the removals of a run must be done once all is calm.
 const DRAIN_SECS_MAX: u64 = 300;
 /// Longest time until all members of places are in sync, once all is calm.
@@ -316,14 +319,24 @@ impl World {
             work.spawn(self.guest(number).work(self.config.steps));
         }
         let mut spoilers = self.spoil();
+        let trouble = Duration::from_secs(TROUBLE_SECS_MAX);
+        let is_done = tokio::time::timeout(trouble, self.all_done(&mut work)).await;
+        spoilers.shutdown().await;
+        self.calm().await?;
+        if is_done.is_err() {
+            self.all_done(&mut work).await;
+        }
+        self.settle(&dirs).await?;
+        Ok(self.judge().await)
+    }
+
+    /// Waits until all workers have done what they were told to.
+    async fn all_done(&self, work: &mut JoinSet<()>) {
         while let Some(done) = work.join_next().await {
             if done.is_err() {
                 self.findings.add("a worker panicked".into());
             }
         }
-        spoilers.shutdown().await;
-        self.settle(&dirs).await?;
-        Ok(self.judge().await)
     }
 
     /// What makes it hard for the clients.
@@ -507,8 +520,8 @@ impl World {
         }
     }
 
-    /// No more faults, all servers up: what is there now is what clients were promised.
-    async fn settle(&mut self, dirs: &[FileHandle]) -> Result<(), String> {
+    /// No more faults, and all servers up.
+    async fn calm(&mut self) -> Result<(), String> {
         self.net.calm();
         self.trace.tell("world", format_args!("! all is calm"));
         self.history.disks_are_well();
@@ -525,6 +538,11 @@ impl World {
                 ds.start(None).await?;
             }
         }
+        Ok(())
+    }
+
+    /// Once all is calm and no client works, what is there now is what clients were promised.
+    async fn settle(&mut self, dirs: &[FileHandle]) -> Result<(), String> {
         let last = self.client("judge");
         last.start().await;
         let worker = Worker::new(last, "w", self.rng.split(), dirs.to_vec());
