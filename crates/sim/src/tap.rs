@@ -4,6 +4,7 @@
 
 use crate::check::Findings;
 use crate::check::{attrs, io, once, promises, roles, stateids};
+use crate::connector::MDS_NAME;
 use crate::tap_hosts::{HostAnswered, HostAsked};
 use crate::trace::{Trace, host};
 use crate::wire::{self, Ask, Got, OlderKey, Reply, Request, SlotKey};
@@ -127,6 +128,8 @@ impl Tap {
                 let asked = Controlled(header.procedure, args);
                 let what = format_args!("> {to}: {asked}{}", Fated(fate));
                 self.trace.tell(passage.from, what);
+                let promises = &mut state.promises;
+                promises.control_call(to, header.procedure, args);
                 let mut kept = header.procedure.to_be_bytes().to_vec();
                 kept.extend(args);
                 Call::Control(kept)
@@ -187,8 +190,15 @@ impl Tap {
                 let call = call.clone();
                 let what = format_args!("< {}: control{}", host(passage.to), Fated(fate));
                 let now = self.trace.tell(passage.from, what);
-                let ds = host(passage.from);
-                state.io.control_reply(ds, &call, d.rest(), now);
+                let server = host(passage.from);
+                state.io.control_reply(server, &call, d.rest(), now);
+                // The MDS answers data servers, too.
+                let ds = if server == MDS_NAME {
+                    host(passage.to)
+                } else {
+                    server
+                };
+                state.promises.control_reply(ds, &call, d.rest(), now);
             }
             Call::Parts(synced) => {
                 let synced = *synced;
@@ -250,7 +260,7 @@ impl Tap {
             let list: Vec<String> = ops().collect();
             self.findings.add(format!("{server}: {text}: {list:?}"));
         }
-        if server != "mds" {
+        if server != MDS_NAME {
             let found = state.io.ds_reply(server, request, reply, sent);
             found.into_iter().for_each(|text| self.findings.add(text));
             let found = state.promises.ds_reply(server, request, reply, sent);
