@@ -4,7 +4,7 @@
 //! An order is durable before it is answered. `moves` does the rest, also after a restart.
 //!
 //! # Failure
-//! An order that cannot be kept is refused: with too few other data servers, or with files that cannot be moved.
+//! An order that cannot be kept is refused: with too few other data servers, or for a group of an earlier version.
 
 use crate::cluster::Cluster;
 use crate::groups::Groups;
@@ -17,7 +17,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Refuses to drain a data server whose files cannot be moved, or have more copies than there are others to take them.
+/// Refuses to drain a data server of a group that cannot be moved, or one whose files have more copies than there are others
+/// to take them.
 fn check_others(groups: &Groups, servers: &Servers, ds: u32) -> Result<(), AdminError> {
     let has_it = |g: &&Arc<Group>| g.is_member(ds);
     let own = || groups.placement().groups().filter(has_it);

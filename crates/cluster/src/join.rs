@@ -78,8 +78,9 @@ impl std::fmt::Display for AdminError {
             ),
             Self::Fixed { groups } => write!(
                 f,
-                "it has files of {groups} placement groups that an earlier version made: they cannot be moved; copy \
-                 those files, and remove the old ones"
+                "it is in {groups} placement groups of an earlier version, which cannot be moved; lay their files out anew \
+                 (`ropewalk layout set --existing`), then take it out with `ropewalk ds remove --yes-lose-data`, which \
+                 names what is left there"
             ),
             Self::NoSubstitute => {
                 f.write_str("the substitute does not serve, is full, or is drained itself")

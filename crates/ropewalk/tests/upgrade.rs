@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// What stands for the cluster's directory in stored configurations.
 const DIR_WORD: &str = "@DIR@";
@@ -20,6 +20,8 @@ const DIR_WORD: &str = "@DIR@";
 const LOOPBACK: &str = "127.0.0.1:";
 /// The file that was being written when a cluster was killed.
 const UNDER_WAY: &str = "under-way";
+/// The file that is removed today.
+const BEYOND: &str = "/dir/beyond";
 /// Longest file that is read.
 const READ_BYTES_MAX: u32 = 1 << 20;
 
@@ -94,6 +96,25 @@ impl Stored {
         let bytes = Bytes::copy_from_slice(bytes);
         file.write_at(offset, bytes).await.unwrap();
         file.close().await.unwrap();
+    }
+
+    /// The local files with one name: where they are in the cluster, and what was in them.
+    fn files(&self) -> Vec<(String, Vec<u8>)> {
+        let (mut dirs, mut files) = (vec![self.expected()], Vec::new());
+        while let Some(dir) = dirs.pop() {
+            for entry in fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                let metadata = path.symlink_metadata().unwrap();
+                if metadata.is_dir() {
+                    dirs.push(path);
+                } else if metadata.is_file() && metadata.nlink() == 1 {
+                    let name = path.strip_prefix(self.expected()).unwrap();
+                    let name = format!("/{}", name.to_str().unwrap());
+                    files.push((name, fs::read(&path).unwrap()));
+                }
+            }
+        }
+        files
     }
 
     /// Compares what lies at `below` with the local files, name by name.
@@ -218,7 +239,7 @@ async fn goes_on(stored: Stored) {
         .write("/overwritten", OpenOptions::create(0o644), 0, &replaced)
         .await;
     edited.push(("/overwritten".to_owned(), replaced));
-    stored.client.remove("/dir/beyond").await.unwrap();
+    stored.client.remove(BEYOND).await.unwrap();
     two_copies(&stored, &mut edited).await;
     raised(&stored, &edited).await;
 
@@ -229,7 +250,36 @@ async fn goes_on(stored: Stored) {
     wait_for("empty removal queue", || {
         (status(&stored.cluster())?["mds"]["removals_waiting"] == 0).then_some(())
     });
+    without_one(&stored, &edited).await;
     assert!(stored.up.stop().success());
+}
+
+/// Once all files are laid out anew, a data server of the earlier version's groups is taken out, and nothing is lost.
+async fn without_one(stored: &Stored, edited: &[(String, Vec<u8>)]) {
+    let drained = command(stored, "ds drain 2");
+    let said = String::from_utf8(drained.stderr).unwrap();
+    assert!(said.contains("groups of an earlier version"), "{said}");
+    let set = command(stored, "layout set --copies 2 --existing admin:/");
+    assert!(set.status.success(), "{set:?}");
+    let whole = told(stored, "repair status --watch");
+    assert_eq!(whole["under_replicated"], 0, "{whole}");
+    let removed = told(stored, "ds remove 2 --yes-lose-data");
+    assert_eq!(removed["done"], true, "{removed}");
+    assert_eq!(removed["files"], 0, "{removed}");
+    let mut files = 0;
+    for (path, bytes) in stored.files().into_iter().chain(edited.to_vec()) {
+        let is_old = edited
+            .iter()
+            .all(|(other, now)| *other != path || *now == bytes);
+        if is_old && path != BEYOND {
+            assert!(
+                stored.read(&path).await == bytes,
+                "{path} without a data server"
+            );
+            files += 1;
+        }
+    }
+    assert!(files > edited.len(), "{files}");
 }
 
 /// The files that the earlier version made get a second copy, too.
@@ -252,6 +302,22 @@ async fn raised(stored: &Stored, edited: &[(String, Vec<u8>)]) {
     for (path, bytes) in edited {
         assert!(stored.read(path).await == *bytes, "{path} in two copies");
     }
+    let whole = told(stored, "repair status --watch");
+    assert_eq!(whole["under_replicated"], 0, "{whole}");
+}
+
+/// Runs a command about the cluster.
+fn command(stored: &Stored, words: &str) -> Output {
+    let mut command = rig::ropewalk();
+    command.env("ROPEWALK_DIR", stored.cluster());
+    command.args(words.split(' ')).output().unwrap()
+}
+
+/// The same with `--json`. It must succeed.
+fn told(stored: &Stored, words: &str) -> serde_json::Value {
+    let output = command(stored, &format!("{words} --json"));
+    assert!(output.status.success(), "{words}: {output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// New files of a directory with two copies, beside those that the earlier version made.
