@@ -41,12 +41,16 @@ const PART_MAX: Duration = Duration::from_secs(600);
 /// Lines of the console that are shown when a part fails.
 const LAST_LINES: usize = 60;
 
-/// Installs, serves, restarts, crashes, upgrades, boots, removes and purges.
-pub(super) fn run(release: &Release) -> Result<()> {
+/// An error when something is not there that [`run`] needs.
+pub(super) fn need() -> Result<()> {
     if !packages::is_root() {
         return Err("--check makes a root directory of Debian: run it as root".to_owned());
     }
-    tools::need(&["cp", "mke2fs", "mmdebstrap"])?;
+    tools::need(&["cp", "mke2fs", "mmdebstrap"])
+}
+
+/// Installs, serves, restarts, crashes, upgrades, boots, removes and purges.
+pub(super) fn run(release: &Release) -> Result<()> {
     let tools = vm::prepare(&vm::default_dir(), &[]).map_err(|e| e.to_string())?;
     let debian = Debian::make(release, &tools)?;
     for part in PARTS {

@@ -57,6 +57,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "tar",
         "xz",
     ])?;
+    // Before the build, which takes minutes.
+    if args.only.contains(&Form::Tar) && !args.no_build {
+        programs::need_static()?;
+    }
+    if args.check {
+        check::need()?;
+    }
     let release = release(args)?;
     for form in [Form::Deb, Form::Tar] {
         if args.only.contains(&form) {

@@ -40,9 +40,6 @@ fn build(target: Option<&str>) -> Result<()> {
         cargo.args(["--package", program]);
     }
     if let Some(target) = target {
-        // Compiles what some packages have in C.
-        tools::need(&["musl-gcc"])?;
-        need_target(target)?;
         cargo.args(["--target", target]);
     }
     let status = cargo.status();
@@ -53,8 +50,11 @@ fn build(target: Option<&str>) -> Result<()> {
     }
 }
 
-/// An error when the standard library of `target` is not there: nothing of ours fetches a toolchain.
-fn need_target(target: &str) -> Result<()> {
+/// An error when something is not there that static programs need. Nothing of ours fetches a toolchain.
+pub(super) fn need_static() -> Result<()> {
+    // Compiles what some packages have in C.
+    tools::need(&["musl-gcc"])?;
+    let target = &static_target();
     let print = ["--print", "target-libdir", "--target", target];
     let folder = repo::output(Command::new("rustc").args(print).current_dir(repo::root()))?;
     match PathBuf::from(folder.trim()).is_dir() {
