@@ -4,9 +4,9 @@ use super::links;
 use super::table::{Denominator, Shape};
 use super::trial::{Ground, Stage, Trial};
 use super::{Planning, Row};
-use crate::net::{Link, MTU_DEFAULT, Rate};
+use crate::net::Link;
 use crate::nfs::absence::{Absence, Store};
-use crate::nfs::cluster::{Away, Carrier, ClusterOptions};
+use crate::nfs::cluster::{Away, Carrier, ClientLinks, ClusterOptions};
 use crate::nfs::commits::Commits;
 use crate::nfs::failover::{Failover, Second};
 use crate::nfs::filling::Filling;
@@ -42,12 +42,9 @@ const STORE_QUICK: Store = Store {
     file_bytes: 64 << 10,
     written_count: 16,
 };
-const LINK: Link = Link {
-    rate: Rate {
-        bits_per_s: 200_000_000,
-    },
-    mtu_bytes: MTU_DEFAULT,
-};
+const LINK: Link = links::link(200_000_000);
+/// The link of a client that is slower than those of data servers with two copies together.
+const CLIENT_LINK: Link = links::link(100_000_000);
 
 /// Two copies against one with a file over all data servers.
 pub(super) fn ratios(planning: &Planning<'_>) -> Vec<Trial> {
@@ -140,7 +137,17 @@ pub(super) fn over_links(planning: &Planning<'_>) -> Vec<Trial> {
         let mut trial = Trial::new(shape.text(), Ground::Tmpfs, shape.connections);
         let (to, base, ours) = match shape.operation.as_str() {
             "write over 200 Mbit/s links" => {
-                let [one, two] = ONE_AND_TWO.map(|copies| streams(&mut trial, shape, copies));
+                let [one, two] = ONE_AND_TWO.map(|copies| streams(&mut trial, shape, copies, None));
+                (Denominator::OneCopy, one, two)
+            }
+            "write by clients behind 100 Mbit/s links" => {
+                let clients = u16::try_from(shape.connections).ok()?;
+                let links = Some(ClientLinks {
+                    count: clients,
+                    link: CLIENT_LINK,
+                });
+                let [one, two] =
+                    ONE_AND_TWO.map(|copies| streams(&mut trial, shape, copies, links));
                 (Denominator::OneCopy, one, two)
             }
             "filling of an idle place over 200 Mbit/s links" => {
@@ -170,14 +177,18 @@ pub(super) fn over_links(planning: &Planning<'_>) -> Vec<Trial> {
     shapes.iter().filter_map(trial).collect()
 }
 
-fn streams(trial: &mut Trial, shape: &Shape, copies: u32) -> usize {
+fn streams(trial: &mut Trial, shape: &Shape, copies: u32, clients: Option<ClientLinks>) -> usize {
     let record_bytes = shape.size_bytes.unwrap_or(RECORD_BYTES);
     let ds_count = shape.data_servers;
     trial.add(move |stage: &Stage<'_>| {
         let environment = links::environment(stage)?;
         let access = StreamAccess::Write;
         let streams = SingleCell::streams(environment, (ds_count, LINK), access, record_bytes);
-        Ok(streams.with_copies(copies))
+        let streams = streams.with_copies(copies);
+        Ok(match clients {
+            Some(links) => streams.behind_links(links),
+            None => streams,
+        })
     })
 }
 

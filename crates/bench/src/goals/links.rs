@@ -11,13 +11,16 @@ use crate::suite::work::Access;
 
 use crate::suite::single_cell::SingleCell;
 
-const LINK: Link = Link {
-    rate: Rate {
-        bits_per_s: 500_000_000,
-    },
-    mtu_bytes: MTU_DEFAULT,
-};
+const LINK: Link = link(500_000_000);
 const RECORD_BYTES: u32 = 32 << 10;
+
+/// A link of this rate.
+pub(super) const fn link(bits_per_s: u64) -> Link {
+    Link {
+        rate: Rate { bits_per_s },
+        mtu_bytes: MTU_DEFAULT,
+    }
+}
 
 /// Whether links can be made here; says what is missing.
 pub(super) fn can_be_made() -> bool {

@@ -8,7 +8,7 @@ use super::peers::Peers;
 use super::table::{Denominator, Shape};
 use super::trial::{Ground, Look, Stage, Trial};
 use super::{Planning, Row};
-use crate::net::{Link, MTU_DEFAULT, Rate};
+use crate::net::Link;
 use crate::nfs::cluster::{Carrier, ClientLinks, Role};
 use crate::nfs::host::Host;
 use crate::nfs::requests3::{Request3, Requests3};
@@ -23,17 +23,10 @@ const FILE_BYTES: u64 = 4 << 20;
 const IO_BYTES: u32 = 1 << 20;
 /// Links of servers and of clients: ten to one, as the published measurement had 10 Gbit/s and 1 Gbit/s. So much slower that neither
 /// five clients nor two processors are the limit.
-const SERVER_LINK: Link = link(400_000_000);
-const CLIENT_LINK: Link = link(40_000_000);
+const SERVER_LINK: Link = links::link(400_000_000);
+const CLIENT_LINK: Link = links::link(40_000_000);
 /// Records of clients behind links, unless a goal says another.
 const RECORD_BYTES: u32 = 4096;
-
-const fn link(bits_per_s: u64) -> Link {
-    Link {
-        rate: Rate { bits_per_s },
-        mtu_bytes: MTU_DEFAULT,
-    }
-}
 
 /// nfs-ganesha, where it can serve NFSv3; says what is missing.
 pub(super) fn find() -> Peers {
@@ -128,10 +121,11 @@ pub(super) fn clients(planning: &Planning<'_>) -> Vec<Trial> {
                 let environment = links::environment(stage)?;
                 let servers = (1, SERVER_LINK);
                 let streams = SingleCell::streams(environment, servers, access, record_bytes);
-                Ok(streams.by_nfs3(ClientLinks {
+                let links = ClientLinks {
                     count,
                     link: CLIENT_LINK,
-                }))
+                };
+                Ok(streams.behind_links(links).by_nfs3())
             })
         });
         let to = (Denominator::OneClient, one);

@@ -71,11 +71,10 @@ impl SingleCell {
         self
     }
 
-    /// The same with so many clients, whatever the load says, that speak NFSv3, each behind such a link. Files are smaller: links
-    /// of clients are slow, and files are filled before they are read.
-    pub(crate) fn by_nfs3(mut self, clients: ClientLinks) -> Self {
+    /// The same with so many clients, whatever the load says, each behind such a link. Files are smaller: links of clients are slow,
+    /// and files are filled before they are read.
+    pub(crate) fn behind_links(mut self, clients: ClientLinks) -> Self {
         if let Server::Own(own) = &mut self.cell.server {
-            own.nfs3 = true;
             own.clients = Some(clients);
         }
         if let Work::Stream(work) = &mut self.cell.work {
@@ -83,8 +82,17 @@ impl SingleCell {
         }
         self.cell.workers.behind_link = true;
         self.clients_count = Some(clients.count.into());
-        let plural = if clients.count == 1 { "" } else { "s" };
-        self.name = format!("NFSv3, {} client{plural}", clients.count);
+        self
+    }
+
+    /// The same with clients that speak NFSv3.
+    pub(crate) fn by_nfs3(mut self) -> Self {
+        if let Server::Own(own) = &mut self.cell.server {
+            own.nfs3 = true;
+        }
+        let count = self.clients_count.unwrap_or(1);
+        let plural = if count == 1 { "" } else { "s" };
+        self.name = format!("NFSv3, {count} client{plural}");
         self
     }
 
