@@ -146,7 +146,7 @@ impl Peers {
     /// # Errors
     /// `Delay` while a data server is away, `Io` when it was expelled, and what data servers answer.
     pub async fn read(&self, target: &Target, offset: u64, len: u64) -> Result<Bytes, NfsStatus> {
-        let pieces = self
+        let mut pieces = self
             .each(target, (offset, len), |extent| Piece::Read { extent })
             .await?;
         let total = usize::try_from(len).map_err(|_| NfsStatus::ServerFault)?;
@@ -156,13 +156,16 @@ impl Peers {
         {
             return Ok(only.bytes.clone());
         }
-        let mut out = BytesMut::zeroed(total);
+        pieces.sort_unstable_by_key(|piece| piece.extent.offset);
+        let mut out = BytesMut::with_capacity(total);
         for piece in pieces {
             let at = usize::try_from(piece.extent.offset - offset).unwrap_or(total);
-            let room = out.get_mut(at..).unwrap_or_default();
-            let got = piece.bytes.len().min(room.len());
-            room[..got].copy_from_slice(&piece.bytes[..got]);
+            let room = usize::try_from(piece.extent.len).unwrap_or(total);
+            // What the piece before it lacks is a hole.
+            out.resize(at.min(total), 0);
+            out.extend_from_slice(&piece.bytes[..piece.bytes.len().min(room)]);
         }
+        out.resize(total, 0);
         Ok(out.freeze())
     }
 
@@ -281,10 +284,6 @@ impl Peers {
         piece: impl Fn(Extent) -> Piece,
     ) -> Result<Vec<Done>, NfsStatus> {
         self.rows_told(target).await?;
-        let mut tasks = JoinSet::new();
-        let places = Arc::new(Semaphore::new(PIECES_MAX));
-        let failure = Arc::new(OnceLock::new());
-        let file = target.file;
         // Nothing has begun before each has its session.
         let mut pieces = Vec::new();
         for extent in target.striping.extents(offset, len) {
@@ -292,6 +291,18 @@ impl Peers {
             let ds = *target.ids.get(index).ok_or(NfsStatus::ServerFault)?;
             pieces.push((index, ds, self.session(ds)?, piece(extent)));
         }
+        if pieces.len() == 1
+            && let Some((index, ds, session, piece)) = pieces.pop()
+        {
+            // It needs no task of its own, so nobody wakes another thread for it.
+            return Ok(vec![
+                perform(&session, ds, target.handles[index], piece).await?,
+            ]);
+        }
+        let mut tasks = JoinSet::new();
+        let places = Arc::new(Semaphore::new(PIECES_MAX));
+        let failure = Arc::new(OnceLock::new());
+        let file = target.file;
         for (index, ds, session, piece) in pieces {
             let (handle, places) = (target.handles[index], places.clone());
             let failure = failure.clone();
