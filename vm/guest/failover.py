@@ -8,6 +8,8 @@ fails (work.py).
 While the last one is away, files are opened, written and read, one kind after the other (open_later). The host looks
 which servers carried the bytes of each kind.
 
+ROLE silent is another scenario: one data server goes away, and no connection to it ends.
+
 The kernel of ROLE 1 is the second one. The host says "restN" when it has enough of a round.
 """
 
@@ -59,9 +61,8 @@ def ask(number, kind):
     await_host(f"counted-{kind}{number}")
 
 
-def blow(work, number):
-    """One data server fails. The last one of a round comes back after the workers have ended."""
-    what = BLOWS[number % len(BLOWS)]
+def blow(work, number, what):
+    """One data server fails. One that goes away comes back after the workers have ended."""
     work.go_on(f"before one is {what}", number)
     tell(f"step{number}")
     await_host(f"down{number}")
@@ -69,7 +70,7 @@ def blow(work, number):
     times = ", ".join(f"{name} {seconds:.1f}" for name, seconds in took.items())
     note(f"step {number}: a data server was {what}; seconds to a turn: {times}")
     tell(f"went{number}")
-    if what == "gone":
+    if what in ("gone", "silent"):
         work.end(number)
         work.compare()
         open_later(work, number)
@@ -83,7 +84,7 @@ def first(d, rounds):
     for number in range(rounds):
         work = Work(f"{d}/{number}")
         for step in range(number * len(BLOWS), (number + 1) * len(BLOWS)):
-            blow(work, step)
+            blow(work, step, BLOWS[step % len(BLOWS)])
         work.compare()
         note_steps(work)
     tell("over")
@@ -112,6 +113,14 @@ def second(d, rounds):
         tell(f"rested{number}")
 
 
+def silent(d):
+    make_sources()
+    work = Work(f"{d}/0")
+    blow(work, 0, "silent")
+    work.compare()
+    note_steps(work)
+
+
 def sums(d):
     """The digests of all files of a directory, by name."""
     lines = []
@@ -127,7 +136,10 @@ def note_steps(work):
 
 def main():
     d, rounds, role = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    (second if role == "1" else first)(d, rounds)
+    if role == "silent":
+        silent(d)
+    else:
+        (second if role == "1" else first)(d, rounds)
 
 
 run(main)

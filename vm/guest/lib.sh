@@ -73,6 +73,15 @@ scenario() {
     export WORK
 }
 
+# data_server_patience TIMEO RETRANS: how long a request waits for a data server: TIMEO tenths of a second, RETRANS + 1 times. It holds
+# for connections that are made later.
+data_server_patience() {
+    modprobe nfs_layout_nfsv41_files 2>/dev/null
+    parameters=/sys/module/nfs_layout_nfsv41_files/parameters
+    echo "$1" >$parameters/dataserver_timeo || fail "no such parameter"
+    echo "$2" >$parameters/dataserver_retrans || fail "no such parameter"
+}
+
 # mount_other DIR [OPTIONS]: mounts the export with the other minor version: to the server that is another client.
 mount_other() {
     case $VERS in

@@ -86,9 +86,10 @@ fn failover() -> Result<()> {
     )
 }
 
-/// Cuts a network under a kernel client that nobody tells. A client needs a quarter of an hour for that.
+/// Cuts a network under a kernel client that nobody tells, and then a data server with two copies. A client needs a quarter of an
+/// hour for the one and minutes for the other.
 fn silence() -> Result<()> {
-    kernel_client("silent networks", "multipath", "SILENT=yes")
+    kernel_client("silent networks", "multipath,hostgone", "SILENT=yes")
 }
 
 /// Runs the long form of scenarios, which `variable` asks for.

@@ -4,11 +4,7 @@
 : "${DS_TIMEO:=10}" "${DS_RETRANS:=1}" "${SILENT:=no}"
 NAME=multipath
 trap 'finish $?' EXIT
-# How long a request may wait for a connection to a data server: DS_TIMEO tenths of a second, DS_RETRANS + 1 times.
-modprobe nfs_layout_nfsv41_files 2>/dev/null
-parameters=/sys/module/nfs_layout_nfsv41_files/parameters
-echo "$DS_TIMEO" >$parameters/dataserver_timeo || fail "no such parameter"
-echo "$DS_RETRANS" >$parameters/dataserver_retrans || fail "no such parameter"
+data_server_patience "$DS_TIMEO" "$DS_RETRANS"
 
 # connected: whether any connection to a data server is left.
 connected() {

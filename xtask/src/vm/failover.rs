@@ -45,11 +45,7 @@ const KINDS: [(&str, bool); 4] = [
 /// Lets one data server after the other fail until the guest has enough. A second kernel works all the time.
 pub(crate) fn failover(stage: &mut Stage<'_>) -> Result<Finding> {
     let cluster = stage.cluster()?;
-    await_cluster(&cluster)?;
-    if cluster.mds()?["copies"].as_u64().unwrap_or(0) < 2 {
-        let why = "this scenario needs two copies of each stripe: ropewalk up --copies 2";
-        return Err(Failure::new(why));
-    }
+    await_two_copies(&cluster)?;
     if !stage.guest.await_signal("shared")? {
         return Ok(None);
     }
@@ -58,6 +54,16 @@ pub(crate) fn failover(stage: &mut Stage<'_>) -> Result<Finding> {
     let found = end_other(second.0, found, "the second kernel");
     stage.guest.signal("second")?;
     found
+}
+
+/// Waits until the cluster serves; it must be one with two copies.
+pub(super) fn await_two_copies(cluster: &Cluster) -> Result<()> {
+    await_cluster(cluster)?;
+    if cluster.mds()?["copies"].as_u64().unwrap_or(0) < 2 {
+        let why = "this scenario needs two copies of each stripe: ropewalk up --copies 2";
+        return Err(Failure::new(why));
+    }
+    Ok(())
 }
 
 fn play(guest: &mut Guest, second: &mut Second, cluster: &Cluster) -> Result<Finding> {
@@ -165,43 +171,48 @@ impl Step<'_> {
         // What it has open may go through the MDS.
         let rests = second.rest(number / BLOWS.len())?;
         if went && rests {
-            self.opened_later(guest, cluster)
+            opened_later(guest, cluster, number, name)
         } else {
             Ok(None)
         }
-    }
-
-    /// Which servers carry the bytes of files that are opened while this one is gone.
-    fn opened_later(&self, guest: &mut Guest, cluster: &Cluster) -> Result<Finding> {
-        let names = cluster.ds_names();
-        let names = names.iter().map(String::as_str);
-        let others: Vec<&str> = names.filter(|name| *name != self.name).collect();
-        let mut found = None;
-        let mut before = None;
-        for (kind, is_promised) in KINDS {
-            let words = [self.word(kind), self.word("stuck")];
-            if guest.await_any(&words)? != Some(0) {
-                break;
-            }
-            let now = Carried::now(cluster, &others)?;
-            let carried = before.replace(now).map(|before| now.since(before));
-            if let Some(carried) = carried {
-                println!("    # step {}: {kind} files: {carried}", self.number);
-                if is_promised && !carried.is_direct() {
-                    found.get_or_insert(format!(
-                        "of {FAILOVER_MIB} MiB in {kind} files while a data server was gone: {carried}"
-                    ));
-                }
-            }
-            guest.signal(&self.word(&format!("counted-{kind}")))?;
-        }
-        Ok(found)
     }
 
     /// What host and guest say to each other in this step.
     fn word(&self, what: &str) -> String {
         format!("{what}{}", self.number)
     }
+}
+
+/// Which servers carry the bytes of files that are opened while the data server `gone` is away, in the step of this number.
+pub(super) fn opened_later(
+    guest: &mut Guest,
+    cluster: &Cluster,
+    number: usize,
+    gone: &str,
+) -> Result<Finding> {
+    let names = cluster.ds_names();
+    let names = names.iter().map(String::as_str);
+    let others: Vec<&str> = names.filter(|name| *name != gone).collect();
+    let mut found = None;
+    let mut before = None;
+    for (kind, is_promised) in KINDS {
+        let words = [kind, "stuck"].map(|word| format!("{word}{number}"));
+        if guest.await_any(&words)? != Some(0) {
+            break;
+        }
+        let now = Carried::now(cluster, &others)?;
+        let carried = before.replace(now).map(|before| now.since(before));
+        if let Some(carried) = carried {
+            println!("    # step {number}: {kind} files: {carried}");
+            if is_promised && !carried.is_direct() {
+                found.get_or_insert(format!(
+                    "of {FAILOVER_MIB} MiB in {kind} files while a data server was gone: {carried}"
+                ));
+            }
+        }
+        guest.signal(&format!("counted-{kind}{number}"))?;
+    }
+    Ok(found)
 }
 
 /// Bytes that clients moved.

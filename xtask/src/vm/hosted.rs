@@ -80,7 +80,10 @@ pub(crate) fn run(
         .guest(net, tools, vers)
         .script(format!("scenarios/{}.sh", scenario.name))
         .env("SCENARIO_LIMIT_S", settings.scenario_limit.as_secs())
-        .on_rails(scenario.needs == Needs::Rails)
+        .on_rails(matches!(
+            scenario.needs,
+            Needs::Rails | Needs::CopiesOnRails
+        ))
         .timeout(settings.scenario_limit)
         .spawn()?;
     let found = part(&mut Stage {

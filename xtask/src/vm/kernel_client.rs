@@ -103,11 +103,19 @@ static PASSES: [Pass; 8] = [
     },
 ];
 
+/// The cluster of which a machine goes away. Linux waits for it for minutes.
+const HOST_GONE: &str = "host-gone";
+
 /// With `--long`. The kernel of the backports changes every week, so CI does not hang on it.
-static LONG_PASSES: [Pass; 2] = [
+static LONG_PASSES: [Pass; 4] = [
+    with_copies(HOST_GONE),
     Pass {
         newer: Some(Suite::Trixie),
         ..with_copies("newer-copies")
+    },
+    Pass {
+        newer: Some(Suite::TrixieBackports),
+        ..with_copies("newest-copies")
     },
     Pass {
         name: "newer-foreign",
@@ -233,7 +241,7 @@ fn run_pass(
 
 /// Those of the scenarios that a pass runs; `None` if there is none.
 fn among(all: &run::ScenarioArgs, pass: &Pass) -> Option<run::ScenarioArgs> {
-    let is_plain = |needs| !matches!(needs, Needs::Copies | Needs::Foreign);
+    let is_plain = |needs| !matches!(needs, Needs::Copies | Needs::CopiesOnRails | Needs::Foreign);
     match pass {
         Pass {
             foreign: true,
@@ -247,6 +255,7 @@ fn among(all: &run::ScenarioArgs, pass: &Pass) -> Option<run::ScenarioArgs> {
             ..
         } => all.among(&["failover"]),
         Pass { newer: Some(_), .. } => all.among(&NEWER_SCENARIOS),
+        Pass { name, .. } if *name == HOST_GONE => all.among(&["hostgone"]),
         Pass { copies: 2.., .. } => all.among(&COPIES_SCENARIOS),
         Pass { vers: "4.0", .. } => all.among(&OLDEST_SCENARIOS),
         Pass { vers: "4.1", .. } => all.that(is_plain).map(|all| all.without(&ALL_VERSIONS)),

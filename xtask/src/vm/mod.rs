@@ -30,6 +30,7 @@ mod foreign;
 mod full;
 mod guest;
 mod hosted;
+mod hostgone;
 mod identities;
 mod initrd;
 mod kernel_client;

@@ -65,7 +65,7 @@ pub(crate) fn multipath(stage: &mut Stage<'_>) -> Result<Finding> {
     })?;
     let mut before = Vec::new();
     for name in cluster.ds_names() {
-        let listen = listen(&cluster, &name)?;
+        let listen = listen(&cluster, &name, RAILS.len())?;
         before.push((
             name.clone(),
             cluster.configure(&name, &[("listen", &listen)])?,
@@ -86,14 +86,14 @@ pub(crate) fn multipath(stage: &mut Stage<'_>) -> Result<Finding> {
     Ok(found)
 }
 
-/// The addresses of a data server on the rails, as its file has them.
-fn listen(cluster: &Cluster, name: &str) -> Result<String> {
+/// The addresses of a data server on the first `count` rails, as its file has them.
+pub(super) fn listen(cluster: &Cluster, name: &str, count: usize) -> Result<String> {
     let status = cluster.status(name)?;
     let address = status["listen"][0].as_str();
     let port = address.and_then(|text| text.rsplit_once(':'));
     let (_, port) =
         port.ok_or_else(|| Failure::new(format!("{name} does not say where it listens")))?;
-    let rails = (0..RAILS.len()).map(|rail| format!("\"{}:{port}\"", Net::rail_ip(rail)));
+    let rails = (0..count).map(|rail| format!("\"{}:{port}\"", Net::rail_ip(rail)));
     Ok(format!("[{}]", rails.collect::<Vec<_>>().join(", ")))
 }
 

@@ -270,7 +270,9 @@ pub(crate) fn outcomes(dir: &Path, args: &RunArgs) -> Result<Vec<Outcome>> {
         Needs::Ropewalk | Needs::Layouts => args.ds_count.is_some(),
         Needs::Crash => args.crash,
         Needs::Cluster | Needs::Rails => args.crash && args.cluster_dir.is_some(),
-        Needs::Copies => args.crash && args.cluster_dir.is_some() && args.copies > 1,
+        Needs::Copies | Needs::CopiesOnRails => {
+            args.crash && args.cluster_dir.is_some() && args.copies > 1
+        }
         Needs::Foreign => args.crash && args.cluster_dir.is_some() && args.foreign,
         Needs::SmallDisk => args.small_disk,
         Needs::SharedStorage => args.shared_storage,

@@ -16,6 +16,7 @@ use super::foreign;
 use super::full;
 use super::guest::{Guest, GuestBuilder, GuestExit, GuestRun};
 use super::hosted::{self, HostPart};
+use super::hostgone;
 use super::identities;
 use super::kernels;
 use super::multipath;
@@ -39,6 +40,8 @@ pub(crate) enum Needs {
     Cluster,
     /// As [`Needs::Cluster`], with two copies of each stripe.
     Copies,
+    /// As [`Needs::Copies`], with two further networks between the cluster and the guest.
+    CopiesOnRails,
     /// As [`Needs::Cluster`], with two NFSv3 servers of others.
     Foreign,
     /// As [`Needs::Cluster`], with two further networks between it and the guest.
@@ -260,6 +263,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "data servers with two copies are killed, stopped, hang and go away in the middle of work (--crash --cluster-dir --copies 2)",
         Needs::Copies,
         failover::failover,
+    ),
+    hosted(
+        "hostgone",
+        "the machine of a data server with two copies goes away without a word (--crash --cluster-dir --copies 2)",
+        Needs::CopiesOnRails,
+        hostgone::host_gone,
     ),
     hosted(
         "full",
