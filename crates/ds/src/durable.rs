@@ -25,6 +25,7 @@ use meta::MetaError;
 use nfs4::Verifier;
 use objects::{ObjectError, ObjectId, ObjectStore};
 use tokio::time::Instant;
+use transport::CallId;
 
 use crate::apply::Applied;
 use crate::counts::count;
@@ -77,7 +78,8 @@ impl Ds {
         }
         let _place = self.blocking.acquire().await.expect("never closed");
         let objects = Arc::clone(&self.objects);
-        match tokio::task::spawn_blocking(move || work(&*objects)).await {
+        let work = CallId::carry_over(move || work(&*objects));
+        match tokio::task::spawn_blocking(work).await {
             Ok(done) => done,
             Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
             // The runtime is being shut down, and this task with it.

@@ -35,6 +35,7 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use transport::CallId;
 
 /// Bytes that are read and written at once: what a data server takes in one WRITE.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -232,7 +233,7 @@ impl Pass<'_> {
         let (src, offset) = (Arc::clone(&self.copy.src), self.copy.src_offset + at);
         let (cred, patience) = (Arc::clone(&self.cred), self.patience.clone());
         let seen_end = self.copy.src_offset + self.copy.count;
-        let task = tokio::spawn(async move {
+        let task = tokio::spawn(CallId::carry(async move {
             let mut actor = Actor::for_task((*cred).clone());
             let done = patiently!(
                 patience,
@@ -240,7 +241,7 @@ impl Pass<'_> {
             );
             let observed = actor.observed;
             (done.map(|(bytes, _eof)| bytes), observed)
-        });
+        }));
         Reading {
             task,
             _place: place,

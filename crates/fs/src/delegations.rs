@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::time::Instant;
+use transport::CallId;
 
 /// How long an operation waits for delegations to come back before its caller is told to ask again.
 const WAIT_MS: u64 = 2_000;
@@ -160,7 +161,8 @@ pub fn recall(fs: &Arc<Fs>, inode: &Inode, except: Option<ClientId>, clearing: C
     for recall in recalls {
         fs.delegating.counts.recalled.fetch_add(1, Relaxed);
         let (fs, fh) = (Arc::clone(fs), fs.handle_of(inode));
-        tokio::spawn(async move { send_recall(&fs, recall, &fh.0, clearing.truncates).await });
+        let sent = async move { send_recall(&fs, recall, &fh.0, clearing.truncates).await };
+        tokio::spawn(CallId::carry(sent));
     }
 }
 

@@ -33,6 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use stripes::striping_of;
 use tokio::time::Instant;
+use transport::CallId;
 
 /// How often in its time a recall is sent that a client has answered: its session may have been replaced since.
 const RECALLS_PER_LEASE: u64 = 4;
@@ -525,7 +526,8 @@ pub(crate) fn recall(fs: &Arc<Fs>, inode: &Inode, modes: IoModes, except: Option
 
 fn start_recall(fs: &Arc<Fs>, inode: &Inode, recall: Recall) {
     let (fs, fh) = (Arc::clone(fs), fs.handle_of(inode));
-    tokio::spawn(async move { send_recall(&fs, recall, &fh.0).await });
+    let sent = async move { send_recall(&fs, recall, &fh.0).await };
+    tokio::spawn(CallId::carry(sent));
 }
 
 impl KeyUsers for Fs {

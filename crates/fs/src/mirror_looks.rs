@@ -18,6 +18,7 @@ use namespace::FileId;
 use nfs4::NfsStatus;
 use std::sync::Arc;
 use std::time::Duration;
+use transport::CallId;
 
 /// Most bytes that are read of each mirror.
 const READ_MAX: u64 = 1 << 20;
@@ -41,7 +42,7 @@ pub(crate) fn look(fs: &Arc<Fs>, file: FileId, suspect: Suspect) {
         return;
     }
     let fs = Arc::clone(fs);
-    tokio::spawn(async move {
+    tokio::spawn(CallId::carry(async move {
         let bad = bad_ones(&fs, file, suspect).await.unwrap_or(0);
         if bad != 0 {
             tracing::warn!(file = file.0, mirrors = bad, "mirrors that cannot be read");
@@ -49,7 +50,7 @@ pub(crate) fn look(fs: &Arc<Fs>, file: FileId, suspect: Suspect) {
         }
         tokio::time::sleep(PAUSE).await;
         fs.mirror_looks.lock().done(file);
-    });
+    }));
 }
 
 /// Those of the suspects that are bad, where another mirror that counts is not. `None` for a file that is gone.

@@ -32,6 +32,7 @@ use nfs4::{ClientId, FileHandle, NfsStatus, StableHow, Stateid};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use transport::CallId;
 
 /// Pause between two rounds of trying to reach a client.
 const CALLBACK_PAUSE_MS: u64 = 1_000;
@@ -58,8 +59,9 @@ pub fn start(
     // The copy outlives the open that it was asked under.
     let excluded = Excluded::new(fs, copy.dst.id);
     let (fs, cred, fh) = (Arc::clone(fs), cred.clone(), fh.clone());
-    tokio::spawn(async move {
-        let work = tokio::spawn(work(Arc::clone(&fs), cred, copy, patience.clone()));
+    let task = async move {
+        let work = work(Arc::clone(&fs), cred, copy, patience.clone());
+        let work = tokio::spawn(CallId::carry(work));
         let result = work.await.unwrap_or(Err(NfsStatus::ServerFault));
         drop(excluded);
         let is_wanted = fs.offloads.lock().ended(&other, result);
@@ -74,7 +76,8 @@ pub fn start(
         let copied_bytes = patience.progress.copied_bytes.load(Relaxed);
         tell(&fs, client, stateid, &fh, info(result, copied_bytes)).await;
         fs.offloads.lock().cancel(&other);
-    });
+    };
+    tokio::spawn(CallId::carry(task));
     Some(stateid)
 }
 

@@ -22,6 +22,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing_mutex::parkinglot::Mutex;
+use transport::CallId;
 use xdr::OpaqueBuf;
 
 /// Most groups of one user; more are ignored.
@@ -207,7 +208,7 @@ impl Identities {
             }
         };
         // A directory that panics has said nothing: the question is asked again next time.
-        let _done = tokio::task::spawn_blocking(work).await;
+        let _done = tokio::task::spawn_blocking(CallId::carry_over(work)).await;
     }
 
     fn known(&self, question: &Question) -> Option<NameAnswer> {

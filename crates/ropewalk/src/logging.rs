@@ -1,5 +1,6 @@
 //! The log of a server: to standard error, of what RUST_LOG or a configuration says, as text or as JSON. Its newest lines stay
-//! in memory, for pages that show them. The audit trail is always told, whatever the level is.
+//! in memory, for pages that show them. The audit trail is always told, whatever the level is. A line that is written while a
+//! call is served has the id of that call ([`CallId`]).
 
 use crate::failure::Failure;
 use ::admin::{AUDIT_TARGET, Events, Level};
@@ -7,9 +8,14 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::sync::{LazyLock, OnceLock};
 use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
+use transport::CallId;
 
 /// What this process has told lately.
 static EVENTS: LazyLock<Events> = LazyLock::new(Events::default);
@@ -42,14 +48,23 @@ pub(crate) fn init_logging(format: LogFormat) {
         .with_ansi(is_terminal && format == LogFormat::Text);
     match format {
         LogFormat::Text => {
-            let made = plain.with_filter_reloading();
+            let with_call = |lines| WithCall {
+                lines,
+                add: add_as_text,
+            };
+            let made = plain.map_event_format(with_call).with_filter_reloading();
             let handle = made.reload_handle();
             let set = move |filter| handle.reload(filter).map_err(|e| e.to_string());
             let is_new = made.finish().with(ToEvents).try_init().is_ok();
             begin(is_new, format, Box::new(set));
         }
         LogFormat::Json => {
-            let made = plain.json().flatten_event(true).with_filter_reloading();
+            let with_call = |lines| WithCall {
+                lines,
+                add: add_as_json,
+            };
+            let json = plain.json().flatten_event(true);
+            let made = json.map_event_format(with_call).with_filter_reloading();
             let handle = made.reload_handle();
             let set = move |filter| handle.reload(filter).map_err(|e| e.to_string());
             let is_new = made.finish().with(ToEvents).try_init().is_ok();
@@ -112,11 +127,51 @@ pub(crate) fn set_log(directives: Option<&str>) -> Result<(), String> {
     LOG.get().map_or(Ok(()), |(_, set)| set(filter))
 }
 
+/// Lines with the id of the call that they were written for.
+struct WithCall<F> {
+    /// The form of a line.
+    lines: F,
+    /// Writes a line, to its last character before the end, and the id.
+    add: fn(&mut Writer<'_>, &str, CallId) -> std::fmt::Result,
+}
+
+fn add_as_text(to: &mut Writer<'_>, line: &str, call: CallId) -> std::fmt::Result {
+    writeln!(to, "{line} request_id={call}")
+}
+
+/// The id needs no escapes: it is an address and a number.
+fn add_as_json(to: &mut Writer<'_>, line: &str, call: CallId) -> std::fmt::Result {
+    let fields = line.strip_suffix('}').ok_or(std::fmt::Error)?;
+    writeln!(to, "{fields},\"request_id\":\"{call}\"}}")
+}
+
+impl<S, N, F> FormatEvent<S, N> for WithCall<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        let Some(call) = CallId::current() else {
+            return self.lines.format_event(context, writer, event);
+        };
+        let mut line = String::new();
+        let to = Writer::new(&mut line);
+        self.lines.format_event(context, to, event)?;
+        (self.add)(&mut writer, line.trim_end_matches('\n'), call)
+    }
+}
+
 /// Keeps what is logged as events. What the filter leaves out does not come here.
 struct ToEvents;
 
-impl<S: tracing::Subscriber> Layer<S> for ToEvents {
-    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+impl<S: Subscriber> Layer<S> for ToEvents {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let level = match *event.metadata().level() {
             tracing::Level::ERROR => Level::Error,
             tracing::Level::WARN => Level::Warn,
@@ -125,6 +180,10 @@ impl<S: tracing::Subscriber> Layer<S> for ToEvents {
         };
         let mut line = Line::default();
         event.record(&mut line);
+        if let Some(call) = CallId::current() {
+            // Writing into a string cannot fail.
+            let _ = write!(line.fields, " request_id={call}");
+        }
         EVENTS.record(level, line.message + line.fields.as_str());
     }
 }

@@ -27,7 +27,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tracing_mutex::parkinglot::Mutex;
-use transport::{Address, Connector, Payload, Preference};
+use transport::{Address, CallId, Connector, Payload, Preference};
 use xdr::Opaque;
 
 /// Slots of a session to a data server.
@@ -306,7 +306,7 @@ impl Peers {
         for (index, ds, session, piece) in pieces {
             let (handle, places) = (target.handles[index], places.clone());
             let failure = failure.clone();
-            tasks.spawn(async move {
+            tasks.spawn(CallId::carry(async move {
                 let place = places.acquire().await;
                 let _place = place.map_err(|_| *failure.get().unwrap_or(&NfsStatus::Delay))?;
                 let done = perform(&session, ds, handle, piece).await;
@@ -315,7 +315,7 @@ impl Peers {
                     places.close();
                     tracing::debug!(file, %status, "proxied I/O");
                 })
-            });
+            }));
         }
         all(tasks).await
     }

@@ -9,7 +9,7 @@ use namespace::Inode;
 use nfs4::{NfsStatus, Verifier};
 use std::sync::Arc;
 use tokio::task::JoinSet;
-use transport::ConnHandle;
+use transport::{CallId, ConnHandle};
 
 /// What a data server that was expelled means for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,12 +117,12 @@ impl Spread {
                 continue;
             };
             let ds = self.ids[place];
-            tasks.spawn(async move {
+            tasks.spawn(CallId::carry(async move {
                 let answer = call(&conn, &args).await;
                 answer
                     .map(|ok| (place, ok))
                     .map_err(|error| told(ds, file, &error))
-            });
+            }));
         }
         all(tasks).await
     }

@@ -31,7 +31,7 @@ use crate::context::Admission;
 use crate::end::End;
 use crate::handle::Outgoing;
 use crate::link::{Link, Received};
-use crate::{BoxFuture, Charge, CloseReason, ConnHandle, Counters, DynService, Message};
+use crate::{BoxFuture, CallId, Charge, CloseReason, ConnHandle, Counters, DynService, Message};
 
 /// Records handled before other tasks of the thread get their turn.
 const BURST_RECORDS_MAX: u32 = 64;
@@ -118,7 +118,7 @@ impl Drop for Finish<'_> {
 
 /// A request that was not ready at once.
 struct Request<'a> {
-    xid: u32,
+    id: CallId,
     future: BoxFuture<'a, Option<Message>>,
     _charge: Option<Charge>,
 }
@@ -127,8 +127,9 @@ impl Future for Request<'_> {
     type Output = (u32, Option<Message>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        let xid = self.xid;
-        self.future.as_mut().poll(cx).map(|reply| (xid, reply))
+        let id = self.id;
+        let polled = id.serve(|| self.future.as_mut().poll(cx));
+        polled.map(|reply| (id.xid(), reply))
     }
 }
 
@@ -340,11 +341,12 @@ impl<'a, L: Link> Engine<'a, L> {
 
     fn start(&mut self, xid: u32, received: Received, cx: &mut TaskContext<'_>) {
         let Received { bytes, charge } = received;
+        let id = CallId::new(self.conn, xid);
         let mut future = self.call(bytes);
-        match future.as_mut().poll(cx) {
+        match id.serve(|| future.as_mut().poll(cx)) {
             Poll::Ready(reply) => self.answer(xid, reply),
             Poll::Pending => self.running.push(Request {
-                xid,
+                id,
                 future,
                 _charge: charge,
             }),

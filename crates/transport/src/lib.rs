@@ -12,6 +12,7 @@
 mod accept;
 mod budget;
 mod busy_poll;
+mod call_id;
 mod connector;
 mod context;
 mod copy_wire;
@@ -35,6 +36,7 @@ pub mod tunnel;
 pub mod workers;
 
 pub use budget::Charge;
+pub use call_id::CallId;
 pub use connector::{Address, ConnectError, Connector};
 pub use context::{Context, TransportLimits};
 pub use counters::{CloseReason, Counters, CountersSnapshot};

@@ -26,8 +26,9 @@ use xdr::{Decode, Decoder, Encode, Encoder};
 use crate::rdma::Rdma;
 use crate::workers::Shutdown;
 use crate::{
-    Address, CloseReason, ConnHandle, Connector, Context, DynService, Endpoint, FilePayload,
-    Message, Payload, ReplyRoom, Service, TransportKind, TransportLimits, memory, rdma, tcp, tls,
+    Address, CallId, CloseReason, ConnHandle, Connector, Context, DynService, Endpoint,
+    FilePayload, Message, Payload, ReplyRoom, Service, TransportKind, TransportLimits, memory,
+    rdma, tcp, tls,
 };
 
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -40,6 +41,7 @@ pub(crate) const SILENT: u32 = 4;
 pub(crate) const GATED: u32 = 5;
 pub(crate) const PANIC: u32 = 6;
 pub(crate) const CHARGED: u32 = 7;
+pub(crate) const NAMED: u32 = 8;
 
 /// Bytes of a call back, or of its reply, that fit a message over RDMA.
 pub(crate) const CALL_BACK_BYTES_MAX: u32 = 2048;
@@ -108,6 +110,28 @@ async fn call_back(conn: &ConnHandle, args: &[u8]) -> Bytes {
         Ok(record) => result(&record).into(),
         Err(e) => e.to_string().into(),
     }
+}
+
+/// What logs call this call: what is expected, and then as seen by the call before and after it has waited, by a task and by
+/// a thread of it, and by a task of nobody's.
+async fn names(conn: &ConnHandle, xid: u32) -> String {
+    let caller = match conn.peer() {
+        Endpoint::Socket(address) => address.to_string(),
+        _ => format!("connection-{}", conn.id()),
+    };
+    let seen = || CallId::current().map_or("nobody's".to_owned(), |id| id.to_string());
+    let mut names = vec![format!("{caller}/0x{xid:08x}"), seen()];
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    names.push(seen());
+    let task = CallId::carry(async move {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        seen()
+    });
+    names.push(tokio::spawn(task).await.unwrap());
+    let thread = tokio::task::spawn_blocking(CallId::carry_over(seen));
+    names.push(thread.await.unwrap());
+    names.push(tokio::spawn(async move { seen() }).await.unwrap());
+    names.join(" ")
 }
 
 fn reply(xid: u32, payload: Payload) -> Message {
@@ -205,6 +229,7 @@ impl Service for Situations {
                 let payload = Payload::Bytes(vec![0; number(0) as usize].into());
                 return Some(reply(header.xid, payload).with_charge(Some(charge)));
             }
+            NAMED => Payload::Bytes(names(conn, header.xid).await.into()),
             _ => Payload::Bytes(args.clone()),
         };
         Some(reply(header.xid, payload))

@@ -220,13 +220,18 @@ pub fn address() -> SocketAddr {
 
 /// A client of the metadata server at `address`, as the user who runs the test.
 pub async fn connect(address: SocketAddr, owner: &str) -> Client {
+    connect_in_life(address, owner, 7).await
+}
+
+/// The same in another life of the client: its verifier (RFC 8881 §2.4) is of this number.
+pub async fn connect_in_life(address: SocketAddr, owner: &str, life: u8) -> Client {
     let identity = UserIdentity {
         uid: rustix::process::getuid().as_raw(),
         gid: rustix::process::getgid().as_raw(),
         gids: Vec::new(),
         machine: "test".to_owned(),
     };
-    let verifier = Verifier { bytes: [7; 8] };
+    let verifier = Verifier { bytes: [life; 8] };
     let config = ClientConfig::new(owner.as_bytes().to_vec(), verifier, identity);
     let connector = Arc::new(TcpConnector::new(Context::new(TransportLimits::default())));
     let connected = Client::connect(vec![Address::Tcp(address)], connector, config).await;

@@ -169,6 +169,25 @@ on_every_transport! {
         assert_eq!(ask(&other, ECHO, b"alive").await, b"alive");
     }
 
+    async fn whatever_a_call_waits_for_it_keeps_its_name_and_gives_it_to_no_other(on: On) {
+        let rig = Rig::new(on, TransportLimits::default()).await;
+        let conn = rig.connect().await;
+        let calls: Vec<_> = (0..50).map(|_| {
+            let conn = conn.clone();
+            tokio::spawn(async move { ask(&conn, NAMED, b"").await })
+        }).collect();
+        let mut all = std::collections::BTreeSet::new();
+        for call in calls {
+            let text = String::from_utf8(call.await.unwrap()).unwrap();
+            let names: Vec<&str> = text.split(' ').collect();
+            let name = names[0];
+            assert_eq!(names, [name, name, name, name, name, "nobody's"]);
+            all.insert(name.to_owned());
+        }
+        assert_eq!(all.len(), 50);
+        assert_eq!(CallId::current(), None);
+    }
+
     async fn a_call_without_reply_times_out_and_frees_its_place(on: On) {
         let rig = Rig::new(on, TransportLimits::default()).await;
         let conn = rig.connect().await;
