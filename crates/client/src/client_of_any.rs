@@ -127,6 +127,17 @@ impl Client {
         }
     }
 
+    /// Sets attributes of what a handle names, wherever its name has gone meanwhile.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn set_attrs_of(&self, fh: &FileHandle, attrs: &SetAttrs) -> Result<(), Error> {
+        match &self.0 {
+            Of::V3(client) => client.set_attrs_of(fh, attrs).await,
+            Of::V4(client) => client.set_attrs_of(fh, attrs).await,
+        }
+    }
+
     /// Room of the file system at the root.
     ///
     /// # Errors
@@ -205,6 +216,17 @@ impl Client {
         match &self.0 {
             Of::V3(client) => client.remove(path.as_ref()).await,
             Of::V4(client) => client.remove(path).await,
+        }
+    }
+
+    /// Removes a file or an empty directory by its name in the directory of a handle, wherever that has gone meanwhile.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn remove_in(&self, dir: &FileHandle, name: impl AsRef<[u8]>) -> Result<(), Error> {
+        match &self.0 {
+            Of::V3(client) => client.remove_in(dir, name.as_ref()).await,
+            Of::V4(client) => client.remove_in(dir, name.as_ref()).await,
         }
     }
 
@@ -298,6 +320,17 @@ enum DirOf {
 }
 
 impl ReadDir {
+    /// Has each entry told with its handle: what is done by that is done to the object that was seen, whatever its name means
+    /// by then.
+    #[must_use]
+    pub fn with_handles(self) -> Self {
+        Self(match self.0 {
+            DirOf::V4(dir) => DirOf::V4(dir.with_handles()),
+            // READDIRPLUS brings them in any case.
+            of_v3 @ DirOf::V3(_) => of_v3,
+        })
+    }
+
     /// The next entries; `None` after the last. A page is never empty.
     ///
     /// # Errors

@@ -1,10 +1,10 @@
 //! Reading directories, page by page.
 
 use crate::client::Client4;
-use crate::metadata::WANTED;
+use crate::metadata::{WANTED, WANTED_WITH_HANDLE};
 use crate::{Error, Metadata};
 use nfs4::ops::{PutFhArgs, PutFhRes, ReadDirArgs, ReadDirRes};
-use nfs4::{FileHandle, Verifier};
+use nfs4::{Bitmap, FileHandle, Verifier};
 use xdr::Opaque;
 
 /// Bytes of one page.
@@ -17,6 +17,8 @@ pub struct DirEntry {
     pub name: Vec<u8>,
     /// Its attributes; of a symbolic link, the link's own.
     pub metadata: Metadata,
+    /// Its handle; none unless [`ReadDir::with_handles`](crate::ReadDir::with_handles) asked for it and the server told it.
+    pub fh: Option<FileHandle>,
 }
 
 /// A directory being read by NFSv4. Names that come or go meanwhile may be seen or not; others are seen once.
@@ -27,9 +29,19 @@ pub(crate) struct ReadDir4 {
     cookie: u64,
     verifier: Verifier,
     eof: bool,
+    /// Attributes of each entry.
+    wanted: Bitmap,
 }
 
 impl ReadDir4 {
+    /// Asks for the handles of entries, too.
+    pub(crate) fn with_handles(self) -> Self {
+        Self {
+            wanted: WANTED_WITH_HANDLE,
+            ..self
+        }
+    }
+
     /// The next entries; `None` after the last. A page is never empty.
     ///
     /// # Errors
@@ -54,7 +66,7 @@ impl ReadDir4 {
             cookie_verifier: self.verifier,
             dircount: PAGE_BYTES.min(room),
             maxcount: PAGE_BYTES.min(room),
-            attr_request: WANTED,
+            attr_request: self.wanted,
         };
         let outcome = self
             .client
@@ -80,9 +92,11 @@ impl ReadDir4 {
             if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') {
                 return Err(Error::Malformed("a name of READDIR"));
             }
+            let (metadata, fh) = Metadata::decode_with_handle(&entry.attrs)?;
             page.push(DirEntry {
                 name: name.to_vec(),
-                metadata: Metadata::decode(&entry.attrs)?,
+                metadata,
+                fh,
             });
         }
         Ok(page)
@@ -99,6 +113,7 @@ impl Client4 {
             cookie: 0,
             verifier: Verifier::default(),
             eof: false,
+            wanted: WANTED,
         }
     }
 }

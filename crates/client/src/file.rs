@@ -152,7 +152,7 @@ impl File4 {
     async fn set_attrs_as_holder(&self, attrs: &SetAttrs) -> Result<(), Error> {
         for _ in 0..REOPENS_MAX {
             let stateid = self.open.io_stateid();
-            let set = self.client.set_attrs_of(&self.node.fh, stateid, attrs);
+            let set = self.client.set_attrs_by(&self.node.fh, stateid, attrs);
             match set.await {
                 Err(Error::Status(status))
                     if is_stateid_gone(&OpError::Status { op: None, status }) => {}

@@ -40,6 +40,13 @@ pub(crate) const WANTED_AT_OPEN: Bitmap = {
     wanted
 };
 
+/// The same of names in a directory whose objects are to be worked on.
+pub(crate) const WANTED_WITH_HANDLE: Bitmap = {
+    let mut wanted = WANTED;
+    wanted.insert(attr::FILEHANDLE);
+    wanted
+};
+
 const FS_WANTED: Bitmap = Bitmap::of(&[
     attr::FILES_AVAIL,
     attr::FILES_FREE,
@@ -86,11 +93,18 @@ pub struct Metadata {
 
 impl Metadata {
     pub(crate) fn decode(fattr: &Fattr<'_>) -> Result<Self, Error> {
+        Ok(Self::decode_with_handle(fattr)?.0)
+    }
+
+    /// The same with the object's handle, where it was asked for and is told.
+    pub(crate) fn decode_with_handle(
+        fattr: &Fattr<'_>,
+    ) -> Result<(Self, Option<FileHandle>), Error> {
         let a = fattr.attrs().map_err(|_| Error::Malformed("attributes"))?;
         let text = |o: Option<OpaqueBuf<{ nfs4::OWNER_BYTES_MAX }>>| {
             o.map_or_else(String::new, |o| String::from_utf8_lossy(&o.0).into_owned())
         };
-        Ok(Self {
+        let metadata = Self {
             file_type: a
                 .file_type
                 .ok_or(Error::Malformed("attributes without a type"))?,
@@ -111,7 +125,8 @@ impl Metadata {
                 .mdsthreshold
                 .and_then(|t| Thresholds::of(&t, KIND.number()).ok())
                 .unwrap_or_default(),
-        })
+        };
+        Ok((metadata, a.filehandle))
     }
 
     /// Whether it is a directory.
@@ -215,20 +230,33 @@ impl Client4 {
         attrs: &SetAttrs,
     ) -> Result<(), Error> {
         let fh = self.lookup(path).await?.fh;
+        self.set_attrs_of(&fh, attrs).await
+    }
+
+    /// Sets attributes of what a handle names.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub(crate) async fn set_attrs_of(
+        &self,
+        fh: &FileHandle,
+        attrs: &SetAttrs,
+    ) -> Result<(), Error> {
         // What this client has written must not come after a new size or time.
-        let node = self.0.nodes.lock().get(&fh).and_then(Weak::upgrade);
+        let node = self.0.nodes.lock().get(fh).and_then(Weak::upgrade);
         let Some(node): Option<Arc<Node>> = node else {
-            return self.set_attrs_of(&fh, Stateid::ANONYMOUS, attrs).await;
+            return self.set_attrs_by(fh, Stateid::ANONYMOUS, attrs).await;
         };
         let _one = node.flushing.lock().await;
         let _alone = node.gate.write().await;
         node.flush_alone(crate::flush::Gate::Held).await?;
         let open = node.writable_open().filter(|_| attrs.size.is_some());
         let stateid = open.map_or(Stateid::ANONYMOUS, |o| o.io_stateid());
-        self.set_attrs_of(&fh, stateid, attrs).await
+        self.set_attrs_by(fh, stateid, attrs).await
     }
 
-    pub(crate) async fn set_attrs_of(
+    /// Sets attributes of what a handle names, by an open or by none.
+    pub(crate) async fn set_attrs_by(
         &self,
         fh: &FileHandle,
         stateid: Stateid,

@@ -252,6 +252,14 @@ impl Client4 {
     /// [`Error`].
     pub(crate) async fn remove(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
         let (dir, name) = self.parent(path.as_ref()).await?;
+        self.remove_in(&dir, name).await
+    }
+
+    /// Removes a name of the directory of a handle.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub(crate) async fn remove_in(&self, dir: &FileHandle, name: &[u8]) -> Result<(), Error> {
         let outcome = self
             .0
             .call_once(&|b| {

@@ -208,6 +208,38 @@ async fn names_are_renamed_linked_changed_and_removed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_done_by_a_handle_is_done_to_what_was_seen_wherever_its_name_leads_now() {
+    let (_cluster, client) = rig(1).await;
+    for dir in ["/d", "/d/e", "/other"] {
+        client.mkdir(dir, 0o755).await.unwrap();
+    }
+    for name in ["/d/e/f", "/other/f"] {
+        let made = client.open(name, OpenOptions::create(0o644)).await;
+        made.unwrap().close().await.unwrap();
+    }
+    let plain = client.read_dir("/d").await.unwrap().rest().await.unwrap();
+    assert!(plain.iter().all(|e| e.fh.is_none()));
+    let dir = client.read_dir("/d").await.unwrap().with_handles();
+    let mut seen = dir.rest().await.unwrap();
+    let fh = seen.pop().unwrap().fh.unwrap();
+    client.rename("/d/e", "/moved").await.unwrap();
+    client.symlink("/other", "/d/e").await.unwrap();
+
+    let attrs = SetAttrs {
+        mode: Some(0o700),
+        ..SetAttrs::default()
+    };
+    client.set_attrs_of(&fh, &attrs).await.unwrap();
+    assert_eq!(client.metadata("/moved").await.unwrap().mode, 0o700);
+    assert_ne!(client.metadata("/other").await.unwrap().mode, 0o700);
+    let inside = client.read_dir_of(fh.clone()).rest().await.unwrap();
+    assert_eq!(inside.len(), 1);
+    client.remove_in(&fh, "f").await.unwrap();
+    assert!(client.lookup("/moved/f").await.unwrap_err().is_not_found());
+    assert!(client.lookup("/other/f").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn data_that_a_crashed_data_server_lost_are_written_again() {
     let (cluster, client) = rig(3).await;
     let data = pattern(2, LEN);

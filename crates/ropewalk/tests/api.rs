@@ -545,12 +545,6 @@ fn an_administrator_does_what_root_could_while_every_export_squashes_root() {
     std::fs::write(&local, "what is there").unwrap();
     work(&["cp", local.to_str().unwrap(), "admin:/project/file"]);
     work(&["chown", "1234:567", "admin:/project", "admin:/project/file"]);
-    let tree = api.command(&admin, &["chown", "-R", "0", "admin:/project"]);
-    let said = String::from_utf8_lossy(&tree.stderr).into_owned();
-    assert!(
-        !tree.status.success() && said.contains("not a whole tree"),
-        "{said}"
-    );
     work(&["chmod", "640", "admin:/project/file"]);
     work(&["layout", "set", "--stripe-unit", "64KiB", "admin:/project"]);
     let stat: Value =
@@ -570,4 +564,61 @@ fn an_administrator_does_what_root_could_while_every_export_squashes_root() {
     let nfs = format!("nfs://{}/project", api.nfs);
     let squashed = run(&["ls", &nfs]);
     assert!(!squashed.status.success(), "{squashed:?}");
+}
+
+#[test]
+fn an_administrator_changes_and_removes_a_tree_and_nothing_outside_of_it() {
+    let api = Api::start("[[export]]\nclients = '127.0.0.1'\nsquash = 'all'\n");
+    let admin = api.token("admin", &[]);
+    let work = |arguments: &[&str]| {
+        let done = api.command(&admin, arguments);
+        assert!(done.status.success(), "{arguments:?}: {done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let owner = |path: &str| {
+        let stat: Value = serde_json::from_str(&work(&["stat", "--json", path])).unwrap();
+        let text = |field: &str| stat[0][field].as_str().unwrap().to_owned();
+        (text("owner"), text("group"), stat[0]["mode"].clone())
+    };
+    let local = api.server.dir.path().join("local");
+    std::fs::write(&local, "what is there").unwrap();
+    let local = local.to_str().unwrap();
+    work(&["mkdir", "-p", "admin:/tree/a/b", "admin:/outside"]);
+    for file in ["admin:/tree/a/b/file", "admin:/outside/file"] {
+        work(&["cp", local, file]);
+    }
+    work(&["ln", "-s", "/outside", "admin:/tree/link"]);
+    work(&["ln", "-s", "../outside/file", "admin:/tree/a/link"]);
+    work(&["ln", "admin:/outside/file", "admin:/tree/a/other-name"]);
+    let outside = (owner("admin:/outside"), owner("admin:/outside/file"));
+
+    let changed = api.command(
+        &admin,
+        &["chown", "-R", "--json", "1234:567", "admin:/tree"],
+    );
+    assert_eq!(changed.status.code(), Some(1), "{changed:?}");
+    let said = String::from_utf8_lossy(&changed.stderr);
+    assert!(
+        said.contains("/tree/a/other-name is left as it is: it has 2 names"),
+        "{said}"
+    );
+    // The tree, a, b and its file.
+    let told: Value = serde_json::from_slice(&changed.stdout).unwrap();
+    assert_eq!(told[0]["count"], 4, "{told}");
+    work(&["chmod", "-R", "750", "admin:/tree/a/b"]);
+    for path in ["admin:/tree/a/b", "admin:/tree/a/b/file"] {
+        assert_eq!(
+            owner(path),
+            ("1234".to_owned(), "567".to_owned(), json!("0750"))
+        );
+    }
+    let still = (owner("admin:/outside"), owner("admin:/outside/file"));
+    assert_eq!(still, outside);
+    // By itself it can be named.
+    work(&["chown", "1234", "admin:/tree/a/other-name"]);
+    assert_eq!(owner("admin:/outside/file").0, "1234");
+
+    work(&["rm", "-r", "admin:/tree"]);
+    assert_eq!(work(&["ls", "admin:/"]), "outside\n");
+    assert_eq!(work(&["cat", "admin:/outside/file"]), "what is there");
 }

@@ -193,6 +193,13 @@ fn a_tree_in_and_out(cluster: &Cluster) {
     cluster.ok(&["ln", "tree/large", "hard"]);
     cluster.ok(&["ln", "-s", "tree/large", "soft"]);
     assert!(cluster.ok(&["cat", "soft"]) == cluster.ok(&["cat", "hard"]));
+    let done = cluster.ok(&["chmod", "-R", "--json", "700", "p"]);
+    let done: serde_json::Value = serde_json::from_slice(&done).unwrap();
+    // Its directories and the large file, and all of `copy` but the link.
+    assert_eq!(done[0]["count"], 4 + 45);
+    let json: serde_json::Value =
+        serde_json::from_slice(&cluster.ok(&["stat", "--json", "p/q/r/copy/a/b/7"])).unwrap();
+    assert_eq!(json[0]["mode"], "0700");
     cluster.refused(&["rm", "p"], 1, "use -r");
     cluster.ok(&["rm", "-r", "p", "hard", "soft"]);
     cluster.ok(&["rm", "-f", "gone"]);

@@ -249,7 +249,7 @@ impl State {
                         name: Opaque(name),
                         cookie: *cookie,
                         name_attributes: self.told(name),
-                        name_handle: None,
+                        name_handle: (!self.tells_no_attributes).then_some(Opaque(name)),
                     })
                     .collect();
                 ReadDirPlusRes::Ok(ReadDirPlusOk {
@@ -478,11 +478,13 @@ async fn a_directory_is_listed_whatever_the_server_tells() {
             let options = OpenOptions::create(0o644);
             rig.client.open(path, options).await.unwrap();
         }
-        let dir = rig.client.read_dir("/data").await.unwrap();
+        let dir = rig.client.read_dir("/data").await.unwrap().with_handles();
         let all = dir.rest().await.unwrap();
         let names: Vec<_> = all.iter().map(|e| e.name.as_slice()).collect();
         assert_eq!(names, [&b"a"[..], b"bb", b"c"]);
         assert!(all.iter().all(|e| e.metadata.is_file()));
+        let second = rig.client.lookup("/data/bb").await.unwrap();
+        assert_eq!(all[1].fh, Some(second.fh));
     }
 }
 

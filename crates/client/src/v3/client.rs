@@ -87,7 +87,16 @@ impl Client3 {
     }
 
     pub(crate) async fn set_attrs(&self, path: &[u8], attrs: &SetAttrs) -> Result<(), Error> {
-        let fh = private(&self.lookup(path).await?.fh)?;
+        let fh = self.lookup(path).await?.fh;
+        self.set_attrs_of(&fh, attrs).await
+    }
+
+    pub(crate) async fn set_attrs_of(
+        &self,
+        fh: &FileHandle,
+        attrs: &SetAttrs,
+    ) -> Result<(), Error> {
+        let fh = private(fh)?;
         match self.0.node_in_use(&fh) {
             // What this client has written must not come after a new size or time.
             Some(node) => node.set_attrs(attrs).await,

@@ -1,6 +1,6 @@
 //! Reading directories, page by page: READDIRPLUS, or READDIR and LOOKUP at servers without it.
 
-use super::attrs::{metadata, private};
+use super::attrs::{metadata, private, public};
 use super::state::{Client3, Inner3};
 use crate::dir::PAGE_BYTES;
 use crate::{DirEntry, Error};
@@ -89,13 +89,16 @@ impl Inner3 {
         if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
             return Err(Error::Malformed("a name of READDIR"));
         }
-        let metadata = match entry.attributes {
-            Some(attrs) => metadata(&attrs),
-            None => match self.lookup_in(dir, &name).await {
+        let (metadata, fh) = match (entry.attributes, entry.fh) {
+            (Some(attrs), fh) => (metadata(&attrs), fh.as_ref().map(public)),
+            (None, _) => match self.lookup_in(dir, &name).await {
                 Err(e) if e.is_not_found() => return Ok(None),
-                found => found?.metadata,
+                found => {
+                    let found = found?;
+                    (found.metadata, Some(found.fh))
+                }
             },
         };
-        Ok(Some(DirEntry { name, metadata }))
+        Ok(Some(DirEntry { name, metadata, fh }))
     }
 }

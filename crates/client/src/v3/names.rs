@@ -7,7 +7,7 @@ use crate::path::{COMPONENTS_MAX, components, split_last};
 use crate::{Error, Object, SetAttrs};
 use nfs3::{PostOpAttr, Sattr3};
 use nfs3_client::{Fh, MadeObject};
-use nfs4::NfsStatus;
+use nfs4::{FileHandle, NfsStatus};
 use std::collections::VecDeque;
 
 impl Client3 {
@@ -51,11 +51,17 @@ impl Client3 {
 
     /// REMOVE, or RMDIR where the server says or hints that it is a directory.
     pub(crate) async fn remove(&self, path: &[u8]) -> Result<(), Error> {
-        let inner = &self.0;
         let (dir, name) = self.parent(path).await?;
-        let removed = inner
-            .wait(inner.nfs.remove(&inner.caller, &dir, name))
-            .await;
+        self.remove_from(&dir, name).await
+    }
+
+    pub(crate) async fn remove_in(&self, dir: &FileHandle, name: &[u8]) -> Result<(), Error> {
+        self.remove_from(&private(dir)?, name).await
+    }
+
+    async fn remove_from(&self, dir: &Fh, name: &[u8]) -> Result<(), Error> {
+        let inner = &self.0;
+        let removed = inner.wait(inner.nfs.remove(&inner.caller, dir, name)).await;
         let refused = match removed {
             Ok(_) => return Ok(()),
             // What servers answer for a directory: POSIX has the second, RFC 1813 §3.3.12 leaves it open.
@@ -64,10 +70,10 @@ impl Client3 {
             )) => s,
             Err(e) => return Err(e),
         };
-        if !inner.lookup_in(&dir, name).await?.metadata.is_dir() {
+        if !inner.lookup_in(dir, name).await?.metadata.is_dir() {
             return Err(Error::Status(refused));
         }
-        let removed = inner.nfs.rmdir(&inner.caller, &dir, name);
+        let removed = inner.nfs.rmdir(&inner.caller, dir, name);
         inner.wait(removed).await.map(drop)
     }
 

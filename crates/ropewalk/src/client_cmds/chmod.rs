@@ -1,11 +1,13 @@
 //! `ropewalk chmod`.
 
 use super::CliError;
-use super::each::each;
+use super::each::Change;
 use super::error::Failures;
 use super::mkdir::parse_mode;
+use super::output::Listing;
 use super::remote::Servers;
 use client::SetAttrs;
+use serde_json::json;
 use std::ffi::OsString;
 
 #[derive(Debug, clap::Args)]
@@ -19,6 +21,9 @@ pub(crate) struct Args {
     /// Change all that is in directories too
     #[arg(short = 'R', long)]
     recursive: bool,
+    /// Print JSON: how much was changed
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) async fn run(args: &Args, servers: &Servers) -> Result<(), CliError> {
@@ -26,15 +31,19 @@ pub(crate) async fn run(args: &Args, servers: &Servers) -> Result<(), CliError> 
         mode: Some(args.mode),
         ..SetAttrs::default()
     };
-    let mut failures = Failures::default();
+    let change = Change {
+        wanted,
+        what: "change the mode of",
+    };
+    let (mut out, mut failures) = (Listing::new(args.json), Failures::default());
     for path in &args.paths {
         let place = servers.place(path).await?;
-        let changed = each(&place, args.recursive, &mut failures, async |place| {
-            let set = place.client.set_attrs(place.path(), &wanted).await;
-            set.map_err(CliError::cannot("change the mode of", &place.url))
+        let changed = change.make(&place, args.recursive, &mut failures).await;
+        let told = changed.and_then(|count| {
+            out.done(|| json!({ "changed": place.url.to_string(), "count": count }))
         });
-        let changed = changed.await;
-        failures.note(changed)?;
+        failures.note(told)?;
     }
+    out.finish()?;
     failures.verdict("change")
 }

@@ -1,10 +1,11 @@
 //! `ropewalk rm`.
 
 use super::CliError;
-use super::each::refuse_tree_as_admin;
+use super::each::{Below, Tally};
 use super::error::Failures;
 use super::output::Listing;
 use super::remote::{Place, Servers};
+use client::FileHandle;
 use futures_util::{StreamExt, stream};
 use serde_json::json;
 use std::ffi::OsString;
@@ -18,7 +19,7 @@ const ROUNDS_MAX: u32 = 8;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// nfs://HOST[:PORT]/PATH, or a path below ROPEWALK_URL
+    /// nfs://HOST[:PORT]/PATH, admin:/PATH, or a path below ROPEWALK_URL
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<OsString>,
     /// Remove directories and what is in them
@@ -65,54 +66,103 @@ async fn one(args: &Args, place: &Place) -> Result<(), CliError> {
             place.url
         )));
     }
-    refuse_tree_as_admin(place)?;
-    tree(place).await
+    tree(Below {
+        place: place.clone(),
+        fh: object.fh,
+        metadata: object.metadata,
+    })
+    .await
 }
 
 async fn remove(place: &Place) -> Result<(), CliError> {
-    match place.client.remove(place.path()).await {
+    judge(place, place.client.remove(place.path()).await)
+}
+
+/// The same by its name in a directory.
+async fn remove_in(place: &Place, dir: &FileHandle) -> Result<(), CliError> {
+    judge(place, place.client.remove_in(dir, place.name()).await)
+}
+
+fn judge(place: &Place, removed: Result<(), client::Error>) -> Result<(), CliError> {
+    match removed {
         // Somebody else was faster.
         Err(e) if e.is_not_found() => Ok(()),
         done => done.map_err(CliError::cannot("remove", &place.url)),
     }
 }
 
-/// Removes a tree from its leaves up.
-async fn tree(root: &Place) -> Result<(), CliError> {
-    let mut stack = vec![(root.clone(), 0)];
-    while let Some((dir, rounds)) = stack.pop() {
-        let below = empty(&dir).await?;
-        if below.is_empty() {
-            remove(&dir).await?;
-            continue;
-        }
-        if rounds >= ROUNDS_MAX || stack.len() + below.len() > DIRS_WAITING_MAX {
-            return Err(CliError::new(format!(
-                "cannot remove {}: too many directories, or names keep coming back",
-                dir.url
-            )));
-        }
-        stack.push((dir, rounds + 1));
-        stack.extend(below.into_iter().map(|d| (d, 0)));
-    }
-    Ok(())
+/// A directory that is removed, with where its name is: none for the top, which goes by its path.
+struct Dir {
+    below: Below,
+    parent: Option<FileHandle>,
+    rounds: u32,
 }
 
-/// Removes all but directories; returns those.
-async fn empty(dir: &Place) -> Result<Vec<Place>, CliError> {
-    let cannot = |e| CliError::cannot("read", &dir.url)(e);
-    let mut reading = dir.client.read_dir(dir.path()).await.map_err(cannot)?;
-    let mut below = Vec::new();
-    while let Some(page) = reading.next_page().await.map_err(cannot)? {
-        let (dirs, files): (Vec<_>, Vec<_>) = page.into_iter().partition(|e| e.metadata.is_dir());
-        below.extend(dirs.iter().map(|e| dir.child(&e.name)));
-        let removals = files.iter().map(|e| dir.child(&e.name));
-        let mut removals = stream::iter(removals.collect::<Vec<_>>())
-            .map(|place| async move { remove(&place).await })
-            .buffer_unordered(REMOVALS);
-        while let Some(done) = removals.next().await {
-            done?;
+impl Dir {
+    /// Removes it once it is empty.
+    async fn remove(&self) -> Result<(), CliError> {
+        let place = &self.below.place;
+        match &self.parent {
+            Some(parent) => remove_in(place, parent).await,
+            None => remove(place).await,
         }
     }
-    Ok(below)
+
+    /// Removes all but directories; returns those.
+    async fn empty(&self, tally: &mut Tally) -> Result<Vec<Self>, CliError> {
+        let (place, fh) = (&self.below.place, &self.below.fh);
+        let mut reading = place.client.read_dir_of(fh.clone()).with_handles();
+        let mut below = Vec::new();
+        loop {
+            let page = reading.next_page().await;
+            let Some(page) = page.map_err(CliError::cannot("read", &place.url))? else {
+                return Ok(below);
+            };
+            let (dirs, files): (Vec<_>, Vec<_>) =
+                page.into_iter().partition(|e| e.metadata.is_dir());
+            for dir in dirs {
+                below.push(Self {
+                    below: Below::of(place, dir).await?,
+                    parent: Some(fh.clone()),
+                    rounds: 0,
+                });
+            }
+            let removals = files.into_iter().map(|e| place.child(&e.name));
+            let mut removals = stream::iter(removals)
+                .map(|place| async move { remove_in(&place, fh).await })
+                .buffer_unordered(REMOVALS);
+            while let Some(done) = removals.next().await {
+                done?;
+                tally.one();
+            }
+        }
+    }
+}
+
+/// Removes a tree from its leaves up, by handles ([`Below`]).
+async fn tree(root: Below) -> Result<(), CliError> {
+    let mut tally = Tally::new("removed");
+    let mut stack = vec![Dir {
+        below: root,
+        parent: None,
+        rounds: 0,
+    }];
+    while let Some(mut dir) = stack.pop() {
+        let below = dir.empty(&mut tally).await?;
+        if below.is_empty() {
+            dir.remove().await?;
+            tally.one();
+            continue;
+        }
+        if dir.rounds >= ROUNDS_MAX || stack.len() + below.len() > DIRS_WAITING_MAX {
+            return Err(CliError::new(format!(
+                "cannot remove {}: too many directories, or names keep coming back",
+                dir.below.place.url
+            )));
+        }
+        dir.rounds += 1;
+        stack.push(dir);
+        stack.extend(below);
+    }
+    Ok(())
 }

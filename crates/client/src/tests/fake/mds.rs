@@ -80,6 +80,7 @@ fn attrs(inode: &Inode, id: u64, thresholds: Option<Thresholds>) -> Attrs {
         size: Some(inode.size),
         change: Some(inode.change),
         numlinks: Some(inode.links),
+        filehandle: Some(fh_of(id)),
         fileid: Some(id),
         lease_time_s: Some(30),
         mdsthreshold: thresholds.map(|t| MdsThreshold {
