@@ -9,6 +9,7 @@ pub(crate) mod health;
 pub(crate) mod lag;
 pub(crate) mod latency;
 pub(crate) mod redundancy;
+pub(crate) mod to_level;
 
 use crate::admin::{MdsPlace, Request, SOCKET_NAME, Server, ask, remote};
 use crate::failure::{Outcome, failed};
@@ -29,6 +30,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use to_level::ToLevel;
 
 /// `ropewalk status`.
 #[derive(Debug, clap::Args)]
@@ -149,6 +151,8 @@ pub(crate) struct MdsStatus {
     /// Whether data servers are being made level.
     #[serde(default)]
     pub rebalancing: bool,
+    /// What that moves, about.
+    pub to_level: ToLevel,
     /// Bytes per second that the fillings of each data server may send; 0 for no limit.
     #[serde(default)]
     pub fill_bytes_per_s: u64,

@@ -58,27 +58,6 @@ export const members = (status) => (status.data_servers ?? []).filter((ds) => ds
 /** NFSv3 servers of others that are used. */
 export const foreign = (status) => (status.foreign_servers ?? []).filter((server) => server.state !== "removed");
 
-/** Fills that differ by a smaller part are those of one disk, which all share. */
-const ONE_DISK_PART = 0.01;
-
-/**
- * What is to be moved until the data servers are level, about, as `ropewalk ds rebalance` tells it. `before` is what was told
- * last: its unit stays.
- */
-export function unevenness(status, before) {
-  const serving = members(status).filter((ds) => ds.state === "serving");
-  const used = (ds) => ds.total_bytes - ds.free_bytes;
-  const above = (is, of) => {
-    const part = sum(serving, is) / Math.max(1, sum(serving, of));
-    return sum(serving, (ds) => Math.max(0, is(ds) - Math.ceil(of(ds) * part)));
-  };
-  const fills = serving.map((ds) => used(ds) / Math.max(1, ds.total_bytes));
-  const isOneDisk = fills.length === 0 || Math.max(...fills) - Math.min(...fills) < ONE_DISK_PART;
-  const unit = before?.unit ?? (isOneDisk ? "places" : "bytes");
-  const count = unit === "places" ? above((ds) => ds.places, () => 1) : above(used, (ds) => ds.total_bytes);
-  return { unit, count };
-}
-
 /** Bytes read and written by clients with layouts. */
 const clientBytes = (row) => [row.client_read_bytes || 0, row.client_written_bytes || 0];
 /** Bytes that the metadata server moved for clients without layouts. */

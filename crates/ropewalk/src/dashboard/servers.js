@@ -2,7 +2,7 @@
 
 import { $, Table, badge, bar, buttons, el, facts, setText, show } from "./dom.js";
 import { ago, bytes, count, counted, duration, percent, rate } from "./format.js";
-import { foreign, members, unevenness } from "./model.js";
+import { foreign, members } from "./model.js";
 
 /** A disk is nearly full below this part of it, as in the alert rules. */
 const FREE_PART_MIN = 0.1;
@@ -111,20 +111,26 @@ export class Servers {
           ? `All ${counted(wanted.length, "place")} have their copies.`
           : `${lacking.length} of ${counted(wanted.length, "place")} lack copies. Full redundancy in ${left === null || left === undefined ? "an unknown time" : duration(left)}.`;
     setText($("copies-line"), line);
-    this.uneven = status.rebalancing ? unevenness(status, this.uneven) : null;
+    if (!status.rebalancing) this.countsPlaces = null;
     const draining = members(status).filter((ds) => ds.state === "draining");
     const drain = draining.map((ds) => `DS ${ds.id}: ${counted(ds.places, "place")} left`).join("; ");
     facts($("copies-facts"), [
       ["Copies of new files", count(status.copies)],
       ["On the last copy", count(last.length), last.length ? "red" : "plain"],
       ["Not served", count(unserved.length), unserved.length ? "red" : "plain"],
-      ["Rebalance", this.uneven ? `runs, about ${toMove(this.uneven)} to move` : "off"],
+      ["Rebalance", status.rebalancing ? `runs, about ${this.#toMove(status.to_level)} to move` : "off"],
       ["Drain", drain || "none"],
       ["Limit of fillings", status.fill_bytes_per_s ? rate(status.fill_bytes_per_s) : "none"],
       ["Removals waiting", count(status.removals_waiting)],
     ]);
     this.fillings.update(status.fillings ?? []);
     if (this.rebalance) setText(this.rebalance, status.rebalancing ? "Stop rebalance…" : "Rebalance…");
+  }
+
+  /** In the unit that says most when a rebalance begins, as `ropewalk ds rebalance` tells it. */
+  #toMove(left) {
+    this.countsPlaces ??= left.one_disk;
+    return this.countsPlaces ? counted(left.places, "place") : bytes(left.bytes);
   }
 
   #headActions() {
@@ -209,10 +215,6 @@ export class Servers {
       done: () => (isOn ? "No further place is moved." : "Places are moved until the data servers are level."),
     });
   }
-}
-
-function toMove({ unit, count }) {
-  return unit === "places" ? counted(count, "place") : bytes(count);
 }
 
 function answers(cell, row) {

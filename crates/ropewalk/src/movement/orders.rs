@@ -1,12 +1,13 @@
 //! `ropewalk ds drain | replace | rebalance`: the orders that move data, and their bars.
 
 use super::rows::{list, message, print_json, server_row, status};
-use super::unevenness::{Unevenness, used_bytes};
+use super::unevenness::Unevenness;
 use crate::admin::{Request, Server, ask};
 use crate::cli::OrderArgs;
 use crate::failure::{Outcome, failed};
 use crate::out;
 use crate::status::MdsStatus;
+use crate::status::to_level::ToLevel;
 use crate::table::bytes;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -92,7 +93,7 @@ pub(super) fn drain(
         substitute,
         places: row.places,
         objects: row.objects,
-        used_bytes: used_bytes(row),
+        used_bytes: row.used_bytes(),
         dry_run: args.dry_run,
         done: waits,
     };
@@ -157,7 +158,7 @@ pub(super) fn rebalance(server: &Server, stop: bool, args: &OrderArgs) -> Outcom
         true => until_level(server)?,
         false => status(server)?,
     };
-    let to_move = Unevenness::of(&mds.data_servers, None);
+    let to_move = Unevenness::of(ToLevel::of(&mds.data_servers), None);
     if args.json {
         return print_json(&Rebalanced {
             to_move,
@@ -183,7 +184,7 @@ pub(super) fn rebalance(server: &Server, stop: bool, args: &OrderArgs) -> Outcom
 fn until_level(server: &Server) -> Outcome<MdsStatus> {
     let mut before = None;
     watch(server, "", |mds| {
-        let unevenness = Unevenness::of(&mds.data_servers, before);
+        let unevenness = Unevenness::of(ToLevel::of(&mds.data_servers), before);
         before = Some(unevenness);
         Ok(Progress {
             left: unevenness.count(),

@@ -1,6 +1,5 @@
 //! What the commands that move data ask for, and the rows that they print.
 
-use super::unevenness::used_bytes;
 use crate::admin::Server;
 use crate::failure::{Outcome, failed};
 use crate::out;
@@ -19,7 +18,7 @@ pub(super) fn print_json(value: &impl Serialize) -> Outcome {
 }
 
 fn used(ds: &DataServerRow) -> String {
-    let used = used_bytes(ds);
+    let used = ds.used_bytes();
     format!(
         "{} %",
         u128::from(used) * 100 / u128::from(ds.total_bytes.max(1))

@@ -11,7 +11,8 @@ use crate::metrics::Watched;
 use crate::scrub::DamagedFile;
 use crate::status::lag::LagRow;
 use crate::status::redundancy::PlacesSummary;
-use crate::status::{KeyRow, MdsStatus, PlaceRow, ServerStatus};
+use crate::status::to_level::ToLevel;
+use crate::status::{DataServerRow, KeyRow, MdsStatus, PlaceRow, ServerStatus};
 use crate::token::{Token, WaitingToken};
 use ::admin::Samples;
 use ::cluster::{Cluster, KeyState, ServerState, add_token, expel, expel_spare, waiting_tokens};
@@ -211,6 +212,7 @@ impl View {
         let counters = self.nfsd.counters();
         let inline = fs.namespace().statistics().inline;
         let clashes = self.nfsd.clients().name_clashes();
+        let data_servers: Vec<DataServerRow> = cluster.servers.iter().map(row).collect();
         MdsStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -246,7 +248,8 @@ impl View {
             removals_counted_max: count(REMOVALS_COUNTED_MAX),
             fences_pending: count(cluster.fences_pending),
             name_clashes: clashes.iter().map(clash_row).collect(),
-            data_servers: cluster.servers.iter().map(row).collect(),
+            to_level: ToLevel::of(&data_servers),
+            data_servers,
             foreign_servers: foreign_rows(fs),
             foreign_fences_waiting: count(fs.foreign().fences_waiting()),
             bad_mirror_servers_needed: ::fs::servers_waited_for(fs),

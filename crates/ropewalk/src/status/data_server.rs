@@ -83,6 +83,11 @@ pub(crate) struct ScrubRow {
 }
 
 impl DataServerRow {
+    /// Bytes of its store that are taken.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.total_bytes.saturating_sub(self.free_bytes)
+    }
+
     /// Whether it serves.
     pub(crate) fn is_online(&self) -> bool {
         self.state == STATE_SERVING || self.state == STATE_DRAINING

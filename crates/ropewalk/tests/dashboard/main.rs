@@ -345,7 +345,6 @@ async fn other_orders(browser: &Browser, mock: &Mock) {
             "document.getElementById('rebalance').textContent === 'Stop rebalance…'",
         )
         .await;
-    // Data servers 1 and 3 serve beside 2, which is fuller by this than all three together.
     let told = browser.text("#copies-facts").await;
     assert!(told.contains("runs, about 2.53 TiB to move"), "{told}");
     all_is_well(browser).await;

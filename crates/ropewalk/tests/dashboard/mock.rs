@@ -324,6 +324,11 @@ fn answer(call: &Call, path: &str, role: &str, world: &Mutex<World>, began: Inst
     }
 }
 
+/// The status that all others are made of.
+pub fn canned_status() -> Value {
+    serde_json::from_str(include_str!("testdata/status.json")).unwrap()
+}
+
 /// The status after so many seconds.
 #[expect(
     clippy::cast_possible_truncation,
@@ -331,7 +336,7 @@ fn answer(call: &Call, path: &str, role: &str, world: &Mutex<World>, began: Inst
     reason = "counters for show"
 )]
 fn status(world: &World, seconds: f64) -> Value {
-    let mut status: Value = serde_json::from_str(include_str!("testdata/status.json")).unwrap();
+    let mut status = canned_status();
     status["boot"] = json!(world.boot);
     status["rebalancing"] = json!(world.is_rebalancing);
     let grow = |value: &mut Value, per_s: f64, phase: f64| {

@@ -104,6 +104,7 @@ async fn the_mock_has_the_fields_of_the_schema(browser: &Browser) {
         ("TopPage", &top),
         ("TopDirectory", &top["directories"][0]),
         ("TopClient", &top["clients"][0]),
+        ("ToLevel", &mock::canned_status()["to_level"]),
     ] {
         assert_eq!(
             names(told),
