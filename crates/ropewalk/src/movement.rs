@@ -20,10 +20,9 @@ mod orders;
 mod rows;
 mod unevenness;
 
-pub(crate) use orders::bar;
+pub(crate) use orders::{Progress, bar, watch};
 pub(crate) use rows::message;
 
-use orders::Progress;
 use rows::{list, print_json, status};
 
 /// `ropewalk ds ORDER`.

@@ -3,16 +3,15 @@
 use crate::admin::{Request, Server, ask, mds_server};
 use crate::cli::ScrubArgs;
 use crate::failure::{Outcome, cannot, failed};
+use crate::movement::{Progress, watch};
 use crate::out;
 use crate::status::{DataServerRow, STATE_EXPELLED, of_mds};
 use crate::table::{bytes, table};
 use crate::times::now_s;
 use fs::FILE_PATHS_MAX;
-use indicatif::{ProgressBar, ProgressStyle};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 /// A file with a damaged last copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -24,9 +23,6 @@ pub(crate) struct DamagedFile {
     /// One of its paths in the file system; `None` for one that has no name, or when too many names were looked at.
     pub path: Option<String>,
 }
-
-/// Pause between two looks at how far it is.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// `ropewalk scrub`.
 pub(crate) fn run(args: &ScrubArgs) -> Outcome {
@@ -103,36 +99,23 @@ fn servers(server: &Server) -> Outcome<Vec<DataServerRow>> {
 
 /// Shows the progress until each data server that serves has followed the order.
 fn wait(server: &Server, order: u64) -> Outcome {
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} objects, {elapsed} {msg}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    let bar = ProgressBar::new(0).with_style(style);
-    loop {
-        let servers = servers(server)?;
-        let mut serving = servers.iter().filter(|ds| ds.is_online()).peekable();
-        if serving.peek().is_none() {
+    let seen = watch(server, "objects", |mds| {
+        let serving = || mds.data_servers.iter().filter(|ds| ds.is_online());
+        if serving().next().is_none() {
             return Err(failed("no data server serves; `ropewalk status` says more"));
         }
-        let (mut objects, mut done, mut read, mut has_ended) = (0, 0, 0, true);
-        for ds in serving {
-            let is_ours = ds.scrub.order >= order;
-            objects += if is_ours {
-                ds.scrub.objects
-            } else {
-                ds.objects
-            };
-            done += if is_ours { ds.scrub.objects_done } else { 0 };
-            read += if is_ours { ds.scrub.read_bytes } else { 0 };
-            has_ended &= is_ours && !ds.scrub.running;
-        }
-        bar.set_length(objects);
-        bar.set_position(done.min(objects));
-        bar.set_message(format!("({} read)", bytes(read)));
-        if has_ended {
-            bar.finish_and_clear();
-            return Ok(());
-        }
-        std::thread::sleep(LOOK);
-    }
+        let (followed, waiting): (Vec<_>, Vec<_>) =
+            serving().partition(|ds| ds.scrub.order >= order);
+        let left = |ds: &&DataServerRow| ds.scrub.objects.saturating_sub(ds.scrub.objects_done);
+        let read: u64 = followed.iter().map(|ds| ds.scrub.read_bytes).sum();
+        let objects = |ds: &&DataServerRow| ds.objects;
+        Ok(Progress {
+            left: followed.iter().map(left).sum::<u64>() + waiting.iter().map(objects).sum::<u64>(),
+            is_over: waiting.is_empty() && followed.iter().all(|ds| !ds.scrub.running),
+            message: format!("({} read)", bytes(read)),
+        })
+    });
+    seen.map(drop)
 }
 
 /// How long ago a pass ended.

@@ -17,10 +17,13 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(500);
 
 /// How far an order is.
-pub(super) struct Progress {
-    pub(super) left: u64,
-    pub(super) is_over: bool,
-    pub(super) message: String,
+pub(crate) struct Progress {
+    /// What is left to do.
+    pub(crate) left: u64,
+    /// Whether it has ended.
+    pub(crate) is_over: bool,
+    /// What stands behind the bar.
+    pub(crate) message: String,
 }
 
 /// A bar of so many `unit`s; without a unit it shows no numbers.
@@ -35,7 +38,7 @@ pub(crate) fn bar(length: u64, unit: &str) -> ProgressBar {
 
 /// Shows a bar until `look` says that it is over, and returns the status by which it is. The bar is as long as the most
 /// that was left.
-pub(super) fn watch(
+pub(crate) fn watch(
     server: &Server,
     unit: &str,
     mut look: impl FnMut(&MdsStatus) -> Outcome<Progress>,
