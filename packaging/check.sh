@@ -126,12 +126,48 @@ hang() {
     until_true serves ropewalk-mds
 }
 
-upgrade() {
+# Installs other versions of all packages beside servers that run on, and restarts these.
+change_version() { # VERSION FOLDER [OPTION]
     mds=$(main_pid ropewalk-mds)
-    apt-get -q -y install --reinstall --no-install-recommends $PACKAGES/*.deb >/dev/null
-    [ "$(main_pid ropewalk-mds)" = "$mds" ] || fail "an upgrade replaced the server without being asked"
+    # shellcheck disable=SC2086
+    apt-get -q -y install --no-install-recommends ${3:-} "$2"/*.deb >/dev/null
+    for package in ropewalk ropewalk-bench ropewalk-doc; do
+        is=$(dpkg-query --show --showformat='${Version}' $package)
+        [ "$is" = "$1" ] || fail "$package is of version $is and not $1"
+    done
+    [ "$(main_pid ropewalk-mds)" = "$mds" ] || fail "another version replaced the server without being asked"
     restart_both
 }
+
+upgrade() {
+    change_version "$VERSION+next" $PACKAGES/next
+    grep -q 'Of the next version' /etc/ropewalk/mds.toml.example || fail "an upgrade left the earlier examples"
+    kept
+}
+
+# The way back, with the state as it is.
+downgrade() {
+    change_version "$VERSION" $PACKAGES --allow-downgrades
+    if grep -q 'Of the next version' /etc/ropewalk/mds.toml.example; then fail "the way back left the later examples"; fi
+    kept
+}
+
+# A configuration of a newer release is refused with the reason, and whoever serves goes on with the earlier one.
+newer_configuration() {
+    mds=$(main_pid ropewalk-mds)
+    cp -p /etc/ropewalk/mds.toml /root/mds.toml
+    sed -i '1i zigzag_of_a_newer_release = 1' /etc/ropewalk/mds.toml
+    if ropewalk config check /etc/ropewalk/mds.toml 2>/tmp/said; then fail "a key of a newer release is not refused"; fi
+    grep -q 'a newer release may know more' /tmp/said || fail "$(cat /tmp/said)"
+    systemctl reload ropewalk-mds
+    until_true said_by ropewalk-mds 'a newer release may know more'
+    cp -p /root/mds.toml /etc/ropewalk/mds.toml
+    serves ropewalk-mds || fail "a wrong configuration ended the server"
+    [ "$(main_pid ropewalk-mds)" = "$mds" ] || fail "a wrong configuration replaced the server"
+}
+
+# Whether a unit has logged this.
+said_by() { journalctl --no-pager -q -u "$1" | grep -q "$2"; }
 
 units_are_safe() {
     for unit in ropewalk-mds ropewalk-ds; do
@@ -171,6 +207,8 @@ first() {
     under_load crash crash_both
     under_load hang hang
     under_load upgrade upgrade
+    under_load downgrade downgrade
+    under_load "configuration of a newer release" newer_configuration
     # The mount stays: a shutdown must end it while the servers still serve.
 }
 

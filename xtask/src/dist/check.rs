@@ -19,6 +19,12 @@ use std::time::Duration;
 const INCLUDED: &str = "--include=systemd,iproute2,kmod,nfs-common";
 /// Where the packages and the script are in the fresh system.
 const FOLDER: &str = "root/packages";
+/// What the next version has behind its number: Debian sorts it later.
+const NEXT: &str = "+next";
+/// An example of a configuration in the package of the servers.
+const EXAMPLE: &str = "etc/ropewalk/mds.toml.example";
+/// What stands at its end in the next version.
+const NEXT_TEXT: &str = "# Of the next version.\n";
 /// The unit that runs the script, and ends the system. The console is where the host reads.
 const UNIT: &str = "[Unit]
 After=basic.target network-online.target
@@ -80,8 +86,9 @@ impl Debian {
             ("ropewalk-bench", release.arch.as_str()),
             ("ropewalk-doc", "all"),
         ] {
-            let name = format!("{name}_{VERSION}_{arch}.deb");
-            copy(&release.out.join(&name), &root.join(FOLDER).join(&name))?;
+            let file = format!("{name}_{VERSION}_{arch}.deb");
+            copy(&release.out.join(&file), &root.join(FOLDER).join(&file))?;
+            next(&root.join(FOLDER), &file, &folder.join("next"))?;
         }
         let script = repo::root().join("packaging/check.sh");
         copy(&script, &root.join(FOLDER).join("check.sh"))?;
@@ -132,6 +139,37 @@ impl Debian {
     }
 }
 
+/// Makes the next version of a package in the folder `next` beside it: the same program, and more text in an example of a
+/// configuration, if it has one. `scratch` is cleared for it.
+fn next(packages: &Path, file: &str, scratch: &Path) -> Result<()> {
+    clear(scratch)?;
+    let mut unpack = Command::new("dpkg-deb");
+    repo::output(
+        unpack
+            .arg("--raw-extract")
+            .arg(packages.join(file))
+            .arg(scratch),
+    )?;
+    let control = scratch.join("DEBIAN/control");
+    let text = fs::read_to_string(&control).map_err(unable(&control))?;
+    let own = format!("Version: {VERSION}\n");
+    if text.matches(&own).count() != 1 {
+        return Err(format!("{file} is not of version {VERSION}"));
+    }
+    let text = text.replace(&own, &format!("Version: {VERSION}{NEXT}\n"));
+    write(&control, text.as_bytes())?;
+    let example = scratch.join(EXAMPLE);
+    if example.is_file() {
+        let text = fs::read_to_string(&example).map_err(unable(&example))?;
+        write(&example, format!("{text}{NEXT_TEXT}").as_bytes())?;
+    }
+    let folder = packages.join("next");
+    fs::create_dir_all(&folder).map_err(unable(&folder))?;
+    let mut pack = Command::new("dpkg-deb");
+    pack.args(["--build", "--root-owner-group", "-Znone"]);
+    repo::output(pack.arg(scratch).arg(folder.join(file))).map(drop)
+}
+
 /// The release that this machine runs: the packages are linked to its libraries.
 fn codename() -> Result<String> {
     let text =
@@ -153,4 +191,46 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         .arg(from)
         .arg(to);
     repo::output(&mut cp).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: the upgrade of the check is one for dpkg.
+
+    use super::*;
+    use crate::tools;
+
+    #[test]
+    fn the_next_version_of_a_package_is_newer_and_has_another_example() {
+        if tools::need(&["dpkg", "dpkg-deb"]).is_err() {
+            eprintln!("skipped: this is no Debian");
+            return;
+        }
+        let name = format!("xtask-next-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        clear(&folder).unwrap();
+        let (tree, file) = (folder.join("tree"), "some_1_all.deb");
+        let control = format!(
+            "Package: some\nVersion: {VERSION}\nArchitecture: all\nMaintainer: A <a@b.example>\nDescription: some\n"
+        );
+        write(&tree.join("DEBIAN/control"), control.as_bytes()).unwrap();
+        write(&tree.join(EXAMPLE), b"# listen = []\n").unwrap();
+        let mut pack = Command::new("dpkg-deb");
+        pack.args(["--build", "--root-owner-group", "-Znone"]);
+        repo::output(pack.arg(&tree).arg(folder.join(file))).unwrap();
+
+        next(&folder, file, &folder.join("scratch")).unwrap();
+        let made = folder.join("next").join(file);
+        let mut field = Command::new("dpkg-deb");
+        let version = repo::output(field.arg("--field").arg(&made).arg("Version")).unwrap();
+        let mut compare = Command::new("dpkg");
+        compare.args(["--compare-versions", version.trim(), "gt", VERSION]);
+        assert!(compare.status().unwrap().success(), "{version}");
+        let out = folder.join("out");
+        let mut unpack = Command::new("dpkg-deb");
+        repo::output(unpack.arg("--extract").arg(&made).arg(&out)).unwrap();
+        let example = fs::read_to_string(out.join(EXAMPLE)).unwrap();
+        assert_eq!(example, format!("# listen = []\n{NEXT_TEXT}"));
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }
