@@ -73,7 +73,7 @@ async fn data_servers_of_unequal_size_fill_evenly_and_none_is_full_before_the_ot
     let lines = sizes.map(|mib| format!("memory_size = {}", mib * MIB));
     let cluster = Cluster::start(&[], &lines);
     let client = cluster.client().await;
-    let content = Bytes::from(vec![7; MIB as usize]);
+    let content = Bytes::from(vec![7; 1 << 20]);
     let all: u64 = sizes.iter().sum::<u64>() * MIB;
     let mut written = 0;
     let mut spread = 0;
