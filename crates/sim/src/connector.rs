@@ -10,8 +10,8 @@ use crate::injected_bug::InjectedBug;
 use crate::net::Net;
 use crate::rng::Rng;
 use crate::tap::Tap;
-use crate::trace::Trace;
 use crate::trace::host;
+use crate::trace::{MDS_NAME, Trace};
 use bytes::Bytes;
 use control::{NetAddr, Text};
 use fabric::mem::MemFabric;
@@ -214,9 +214,6 @@ pub(crate) struct ByName {
     name: String,
     wires: Wires,
 }
-
-/// The name of the metadata server.
-pub(crate) const MDS_NAME: &str = "mds";
 
 /// The host name of data server number `index`.
 pub(crate) fn ds_name(index: usize) -> String {

@@ -6,9 +6,9 @@
 
 use crate::check::credits::GREEDY;
 use crate::client::{root_caller, session_over};
-use crate::connector::{MDS_NAME, Wires};
+use crate::connector::Wires;
 use crate::rng::Rng;
-use crate::trace::Trace;
+use crate::trace::{MDS_NAME, Trace};
 use bytes::Bytes;
 use fabric::{
     Completion, Connected, Done, Endpoint, EndpointConfig, Fabric, Pool, PoolConfig, Receive, Work,

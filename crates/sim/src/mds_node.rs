@@ -6,7 +6,7 @@
 //! # Ordering
 //! The image of the disk is taken first and at one moment; nothing that the dying tasks still say is heard.
 
-use crate::connector::{MDS_NAME, Wires};
+use crate::connector::Wires;
 use crate::disk::DiskTrouble;
 use crate::injected_bug::{self, InjectedBug, Nameless};
 use crate::join;
@@ -15,7 +15,7 @@ use crate::older::Older;
 use crate::rng::Rng;
 use crate::store::SimStore;
 use crate::tap::Tap;
-use crate::trace::Trace;
+use crate::trace::{MDS_NAME, Trace};
 use cluster::{ControlService, KeyTimes};
 use fs::{Creation, DataConfig};
 use mds::{Mds, MdsConfig};

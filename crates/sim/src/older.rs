@@ -5,9 +5,9 @@
 //!
 //! Faults that are built in stand here too: [`InjectedBug::ForgetReplies`] and [`InjectedBug::KeepVerifier`].
 
-use crate::connector::MDS_NAME;
 use crate::history::History;
 use crate::injected_bug::InjectedBug;
+use crate::trace::MDS_NAME;
 use bytes::{Bytes, BytesMut};
 use mds::Mds;
 use mds3::{Mount, Nfs3, Nlm, Nsm};

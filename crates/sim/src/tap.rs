@@ -4,9 +4,8 @@
 
 use crate::check::Findings;
 use crate::check::{attrs, io, once, promises, roles, stateids};
-use crate::connector::MDS_NAME;
 use crate::tap_hosts::{HostAnswered, HostAsked};
-use crate::trace::{Trace, host};
+use crate::trace::{MDS_NAME, Trace, host};
 use crate::wire::{self, Ask, Got, OlderKey, Reply, Request, SlotKey};
 use control::{Answer, Proc, ToDs};
 use nfs4::OpNum;
@@ -190,15 +189,7 @@ impl Tap {
                 let call = call.clone();
                 let what = format_args!("< {}: control{}", host(passage.to), Fated(fate));
                 let now = self.trace.tell(passage.from, what);
-                let server = host(passage.from);
-                state.io.control_reply(server, &call, d.rest(), now);
-                // The MDS answers data servers, too.
-                let ds = if server == MDS_NAME {
-                    host(passage.to)
-                } else {
-                    server
-                };
-                state.promises.control_reply(ds, &call, d.rest(), now);
+                control_reply(state, passage, &call, d.rest(), now);
             }
             Call::Parts(synced) => {
                 let synced = *synced;
@@ -211,18 +202,8 @@ impl Tap {
                 }
             }
             Call::Older(procedure, key) => {
-                let (asked, body) = (OlderAsked(*procedure), d.rest());
-                let status = body.first_chunk::<4>().map(|b| u32::from_be_bytes(*b));
-                let status = status.unwrap_or(u32::MAX);
-                let to = host(passage.to);
-                let what = format_args!("< {to}: {asked} status {status}{}", Fated(fate));
-                self.trace.tell(passage.from, what);
-                let server = host(passage.from);
-                let run = state.incarnations.get(server).copied().unwrap_or(0);
-                let found = (key.clone()).and_then(|key| state.once.older(run, key, body));
-                if let Some(text) = found {
-                    self.findings.add(format!("{server}: {text}: {asked}"));
-                }
+                let (procedure, key) = (*procedure, key.clone());
+                self.older_reply(state, passage, (procedure, key), (d.rest(), fate));
             }
             Call::Host(program, procedure) => {
                 let answered = HostAnswered(*program, *procedure, d.rest());
@@ -233,6 +214,27 @@ impl Tap {
                 let what = format_args!("< {}: callback{}", host(passage.to), Fated(fate));
                 self.trace.tell(passage.from, what);
             }
+        }
+    }
+
+    /// A reply of NFSv3.
+    fn older_reply(
+        &self,
+        state: &mut State,
+        passage: &Passage<'_>,
+        (procedure, key): (u32, Option<OlderKey>),
+        (body, fate): (&[u8], Fate),
+    ) {
+        let asked = OlderAsked(procedure);
+        let status = body.first_chunk::<4>().map(|b| u32::from_be_bytes(*b));
+        let status = status.unwrap_or(u32::MAX);
+        let to = host(passage.to);
+        let what = format_args!("< {to}: {asked} status {status}{}", Fated(fate));
+        self.trace.tell(passage.from, what);
+        let server = host(passage.from);
+        let run = state.incarnations.get(server).copied().unwrap_or(0);
+        if let Some(text) = key.and_then(|key| state.once.older(run, key, body)) {
+            self.findings.add(format!("{server}: {text}: {asked}"));
         }
     }
 
@@ -290,6 +292,18 @@ impl Tap {
             }
         }
     }
+}
+
+/// The answer to a call of the control program, whichever side made it.
+fn control_reply(state: &mut State, passage: &Passage<'_>, call: &[u8], answer: &[u8], now: u64) {
+    let server = host(passage.from);
+    state.io.control_reply(server, call, answer, now);
+    // The MDS answers data servers, too.
+    let ds = match server == MDS_NAME {
+        true => host(passage.to),
+        false => server,
+    };
+    state.promises.control_reply(ds, call, answer, now);
 }
 
 struct Asked<'a>(&'a Request);

@@ -88,6 +88,9 @@ impl Default for Trace {
     }
 }
 
+/// The name of the metadata server's host.
+pub(crate) const MDS_NAME: &str = "mds";
+
 /// The host of an end.
 #[must_use]
 pub(crate) fn host(name: &str) -> &str {

@@ -9,7 +9,7 @@ use crate::client::{
     Worker, first_mode,
 };
 use crate::config::Config;
-use crate::connector::{MDS_NAME, OverRdma, Wires, ds_name};
+use crate::connector::{OverRdma, Wires, ds_name};
 use crate::ds_node::{self, DsNode};
 use crate::greedy_client::GreedyClient;
 use crate::history::History;
@@ -22,7 +22,7 @@ use crate::older::Older;
 use crate::panics;
 use crate::rng::Rng;
 use crate::tap::Tap;
-use crate::trace::Trace;
+use crate::trace::{MDS_NAME, Trace};
 use nfs4::FileHandle;
 use objects::ObjectStore;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Calls of a client without sessions: each is sent again, under its transaction id, over new connections until it is answered.
 
-use crate::connector::{MDS_NAME, Wires};
+use crate::connector::Wires;
 use crate::rng::Rng;
+use crate::trace::MDS_NAME;
 use bytes::Bytes;
 use rpc::{AuthSys, CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
 use std::sync::Arc;

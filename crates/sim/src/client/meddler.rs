@@ -5,9 +5,10 @@
 use crate::check::Findings;
 use crate::check::delegations::{How, Use};
 use crate::check::linear::Moment;
-use crate::connector::{MDS_NAME, Wires, verifier};
+use crate::connector::{Wires, verifier};
 use crate::history::History;
 use crate::rng::Rng;
+use crate::trace::MDS_NAME;
 use bytes::Bytes;
 use client::{
     Client, ClientConfig, Error, NfsVersion, OpenOptions, SetAttrs, UserIdentity, V3Ports,
