@@ -110,8 +110,8 @@ export class EventParser {
   }
 }
 
-/** Reads the stream until it ends, which is an error, or `signal` ends it. */
-export async function stream(signal, onEvent) {
+/** Reads the stream, with the events after `seen`, until it ends, which is an error, or `signal` ends it. */
+export async function stream(signal, seen, onEvent) {
   const own = new AbortController();
   const stop = () => own.abort();
   signal.addEventListener("abort", stop);
@@ -122,7 +122,9 @@ export async function stream(signal, onEvent) {
   };
   try {
     heard();
-    const response = await send("/stream", { signal: own.signal, headers: { Accept: "text/event-stream" } });
+    const headers = { Accept: "text/event-stream" };
+    if (seen !== null) headers["Last-Event-ID"] = String(seen);
+    const response = await send("/stream", { signal: own.signal, headers });
     if (!response.ok) throw await problem(response);
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     const parser = new EventParser(onEvent);

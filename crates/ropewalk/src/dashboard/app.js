@@ -116,7 +116,7 @@ async function hold(own) {
   while (!signal.aborted) {
     try {
       await catchUp(own);
-      await stream(signal, (name, data) => heard(own, name, data));
+      await stream(signal, own.events.newest(), (name, data) => heard(own, name, data));
     } catch (error) {
       if (signal.aborted || endsSession(error)) return;
       await pause(own, error);

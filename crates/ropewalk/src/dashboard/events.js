@@ -45,6 +45,11 @@ export class Events {
     this.draw();
   }
 
+  /** The id of the newest, after which the stream goes on; null when there is none. */
+  newest() {
+    return this.rows.reduce((newest, row) => (newest === null || row.id > newest ? row.id : newest), null);
+  }
+
   /** Takes one of the stream in. */
   take(row) {
     this.#keep(row);

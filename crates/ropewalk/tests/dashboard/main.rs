@@ -57,6 +57,7 @@ async fn the_dashboard_in_a_browser() {
     drain(&browser, &mock).await;
     other_orders(&browser, &mock).await;
     events_and_the_busiest(&browser, &mock).await;
+    an_event_between_the_list_and_the_stream(&browser, &mock).await;
     colours_and_a_phone(&browser).await;
     a_server_that_goes_away(&browser, &mut mock).await;
     a_revoked_token(&browser, &mock).await;
@@ -374,6 +375,21 @@ async fn events_and_the_busiest(browser: &Browser, mock: &Mock) {
         true
     );
     assert_eq!(mock.asked("GET /api/v1/top").len(), 1);
+    all_is_well(browser).await;
+}
+
+/// The page reads what there is, and follows then. What happens in between is told as well.
+async fn an_event_between_the_list_and_the_stream(browser: &Browser, mock: &Mock) {
+    let mut event = mock::event(134);
+    event["text"] = json!("in between");
+    mock.world().after_events = Some(event);
+    browser.reload().await;
+    browser
+        .until(
+            "the event in between",
+            "document.querySelector('#events-table tbody tr')?.innerText.includes('in between')",
+        )
+        .await;
     all_is_well(browser).await;
 }
 

@@ -60,6 +60,8 @@ pub struct World {
     pub events: Vec<Value>,
     /// Samples of the past that a stream begins with, for pictures.
     pub past: u64,
+    /// An event that happens just after events were listed to the last.
+    pub after_events: Option<Value>,
 }
 
 /// The server.
@@ -87,6 +89,7 @@ impl Mock {
             has_top: false,
             events: (1..=130).map(event).collect(),
             past: 0,
+            after_events: None,
         };
         let mut mock = Self {
             address: (Ipv4Addr::LOCALHOST, 0).into(),
@@ -179,6 +182,8 @@ struct Call {
     method: String,
     target: String,
     token: Option<String>,
+    /// The event that a stream is to go on after.
+    seen: Option<u64>,
     body: Value,
 }
 
@@ -210,6 +215,7 @@ async fn read(stream: &mut TcpStream) -> std::io::Result<Option<Call>> {
         method: words.next().unwrap_or_default().to_owned(),
         target: words.next().unwrap_or_default().to_owned(),
         token: field("authorization:").map(|a| a.replace("Bearer ", "")),
+        seen: field("last-event-id:").map(|id| id.parse().unwrap()),
         body: serde_json::from_slice(&bytes[head_end..]).unwrap_or(Value::Null),
     }))
 }
@@ -256,7 +262,9 @@ async fn exchange(
     }
     let answer = match role {
         Err(why) => Err((401, why.to_owned())),
-        Ok(_) if path == "/api/v1/stream" => return samples(&mut stream, world, began).await,
+        Ok(_) if path == "/api/v1/stream" => {
+            return samples(&mut stream, world, began, call.seen).await;
+        }
         Ok(role) => answer(&call, path, role, world, began),
     };
     let (status, media_type, body) = match answer {
@@ -290,7 +298,14 @@ fn answer(call: &Call, path: &str, role: &str, world: &Mutex<World>, began: Inst
         }
         ("GET", ["status"]) => Ok(status(&world, began.elapsed().as_secs_f64())),
         ("GET", ["health"]) => Ok(health(&world)),
-        ("GET", ["events"]) => Ok(events(&world, &query)),
+        ("GET", ["events"]) => {
+            let listed = events(&world, &query);
+            if listed["next"].is_null() {
+                let next = world.after_events.take();
+                world.events.extend(next);
+            }
+            Ok(listed)
+        }
         ("GET", ["clients"]) => Ok(page(&query)),
         ("GET", ["clients", id]) => Ok(holds(id)),
         ("GET", ["top"]) if world.has_top => Ok(top()),
@@ -461,11 +476,12 @@ pub fn top() -> Value {
     })
 }
 
-/// The stream: a sample each half second, and each event that is new.
+/// The stream: a sample each half second, and each event that is new, or later than the one that was seen.
 async fn samples(
     stream: &mut TcpStream,
     world: &Mutex<World>,
     began: Instant,
+    seen: Option<u64>,
 ) -> std::io::Result<()> {
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Security-Policy: {CONTENT_POLICY}\r\n\
@@ -482,7 +498,8 @@ async fn samples(
     };
     let (past, mut told) = {
         let world = world.lock().unwrap();
-        (world.past, world.events.len())
+        let known = |event: &&Value| seen.is_none_or(|seen| event["id"].as_u64() <= Some(seen));
+        (world.past, world.events.iter().filter(known).count())
     };
     for ago in (1..=past).rev() {
         stream.write_all(sample(ago).as_bytes()).await?;
