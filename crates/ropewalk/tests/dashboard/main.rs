@@ -17,6 +17,7 @@ mod mock;
 mod real;
 #[path = "../rig/mod.rs"]
 mod rig;
+mod week;
 
 use browser::{Browser, DESKTOP};
 use mock::{Mock, OPERATOR, VIEWER};
@@ -63,7 +64,9 @@ async fn the_dashboard_in_a_browser() {
     a_revoked_token(&browser, &mock).await;
     a_viewer_with_a_keyboard(&browser, &mock).await;
     weight_and_time(&browser).await;
+    week::a_page_that_stays_open(&browser, &mock).await;
     real::a_real_server(&browser).await;
+    real::a_real_cluster(&browser).await;
     browser.stop().await;
     println!("dashboard: {} s", began.elapsed().as_secs());
 }

@@ -60,6 +60,10 @@ pub struct World {
     pub events: Vec<Value>,
     /// Samples of the past that a stream begins with, for pictures.
     pub past: u64,
+    /// How far its clock has run ahead, as when time is let pass: see [`Mock::pass`].
+    pub ahead_s: u64,
+    /// Samples that are due at once, a second of its clock from one to the next, each with an event.
+    pub hurried: u64,
     /// An event that happens just after events were listed to the last.
     pub after_events: Option<Value>,
 }
@@ -89,6 +93,8 @@ impl Mock {
             has_top: false,
             events: (1..=130).map(event).collect(),
             past: 0,
+            ahead_s: 0,
+            hurried: 0,
             after_events: None,
         };
         let mut mock = Self {
@@ -124,6 +130,13 @@ impl Mock {
         self.world.lock().unwrap()
     }
 
+    /// Lets so many seconds pass as fast as the page takes their samples and events. Returns how the last event begins.
+    pub fn pass(&self, seconds: u64) -> String {
+        let mut world = self.world();
+        world.hurried += seconds;
+        format!("event {}:", newest(&world) + seconds)
+    }
+
     pub fn url(&self) -> String {
         format!("http://{}/", self.address)
     }
@@ -134,6 +147,12 @@ impl Mock {
         let found = world.asked.iter().filter(|a| a.line.starts_with(line));
         found.cloned().collect()
     }
+}
+
+/// The id of the newest event.
+fn newest(world: &World) -> u64 {
+    let last = world.events.last();
+    last.map_or(0, |event| event["id"].as_u64().unwrap())
 }
 
 pub fn event(id: u64) -> Value {
@@ -490,9 +509,11 @@ async fn samples(
     stream.write_all(head.as_bytes()).await?;
     let sample = |ago: u64| {
         let world = world.lock().unwrap();
-        let seconds = began.elapsed().as_secs_f64() + (world.past - ago) as f64;
+        let ahead = world.past + world.ahead_s - ago;
+        let seconds = began.elapsed().as_secs_f64() + ahead as f64;
+        let at_ms = now_ms() + world.ahead_s * 1000 - ago * 1000;
         let data = json!({
-            "at_ms": now_ms() - ago * 1000, "status": status(&world, seconds), "health": health(&world),
+            "at_ms": at_ms, "status": status(&world, seconds), "health": health(&world),
         });
         format!("event: sample\ndata: {data}\n\n")
     };
@@ -505,6 +526,26 @@ async fn samples(
         stream.write_all(sample(ago).as_bytes()).await?;
     }
     loop {
+        let hurried = std::mem::take(&mut world.lock().unwrap().hurried);
+        for _ in 0..hurried {
+            let mut text = String::new();
+            {
+                let mut world = world.lock().unwrap();
+                world.ahead_s += 1;
+                let id = newest(&world) + 1;
+                let mut event = event(id);
+                let about =
+                    "placement group 1: place 5 is filled on data server 4, and all others of it";
+                event["text"] = json!(format!("event {id}: {about}"));
+                world.events.push(event);
+                text.push_str(&format!("event: log\ndata: {}\n\n", world.events[told]));
+                told = world.events.len();
+            }
+            text.push_str(&sample(0));
+            stream.write_all(text.as_bytes()).await?;
+        }
+        // No two samples are of one time.
+        world.lock().unwrap().ahead_s += u64::from(hurried > 0);
         let mut text = sample(0);
         {
             let world = world.lock().unwrap();
