@@ -20,6 +20,8 @@ pub(crate) enum Missing {
     Made,
     /// The same for an object that has no bytes yet, wherever it is: nobody looks whether it is there.
     MadeUnseen,
+    /// The same for an object that may be lost, of a file that is to have no bytes.
+    MadeAnew,
     Left,
 }
 

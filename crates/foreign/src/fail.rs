@@ -97,7 +97,7 @@ pub(crate) const fn is_of_file(status: NfsStatus) -> bool {
 }
 
 /// Failures of a call for a file, by mirror.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Failures {
     pub(crate) mirrors: u32,
     worst: Option<NfsStatus>,

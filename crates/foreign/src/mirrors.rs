@@ -101,6 +101,21 @@ impl Foreign {
         }
     }
 
+    /// Whether each mirror of a file that counts has something on a server that was removed: what is there is lost, and none of them
+    /// can be whole again.
+    #[must_use]
+    pub fn is_stranded(&self, at: &FileAt) -> bool {
+        let Ok(mirrors) = self.mirrors(at) else {
+            return false;
+        };
+        let is_removed = |(mirror, stripe)| {
+            let spot = mirrors.spot(self, mirror, stripe);
+            matches!(spot, Err(Fail::Removed))
+        };
+        let stripes = |mirror| (0..mirrors.group.width).map(move |stripe| (mirror, stripe));
+        mirrors.each().all(|mirror| stripes(mirror).any(is_removed))
+    }
+
     /// Does something for every object that counts, up to 64 at one time, and waits for all. Returns what came of each place, and
     /// which mirrors failed.
     pub(crate) async fn each_object<T, F>(
@@ -112,15 +127,28 @@ impl Foreign {
         F: Future<Output = Result<T, Fail>>,
     {
         let call = &call;
+        let at_place = |mirror: u32, stripe: u32, spot: Result<Spot, Fail>| async move {
+            match spot {
+                Ok(spot) => call(mirror, stripe, spot).await,
+                Err(fail) => Err(fail),
+            }
+        };
+        self.each_place(mirrors, at_place).await
+    }
+
+    /// As [`Foreign::each_object`], also where a server cannot be called.
+    pub(crate) async fn each_place<T, F>(
+        &self,
+        mirrors: &Mirrors,
+        call: impl Fn(u32, u32, Result<Spot, Fail>) -> F,
+    ) -> (Vec<(u32, u32, T)>, Failures)
+    where
+        F: Future<Output = Result<T, Fail>>,
+    {
+        let call = &call;
         let tasks = mirrors.places().map(|(mirror, stripe)| {
             let spot = mirrors.spot(self, mirror, stripe);
-            async move {
-                let done = match spot {
-                    Ok(spot) => call(mirror, stripe, spot).await,
-                    Err(fail) => Err(fail),
-                };
-                (mirror, stripe, done)
-            }
+            async move { (mirror, stripe, call(mirror, stripe, spot).await) }
         });
         let tasks: Vec<_> = tasks.collect();
         let mut tasks = futures_util::stream::iter(tasks).buffered(OBJECTS_AT_ONCE);

@@ -5,8 +5,8 @@
 //! granted cannot undo a fence.
 //!
 //! # Failure
-//! A handle that the server does not know any more is looked up once more. An object that was made and is missing is lost: it is never
-//! made again, for an empty one would read as zeros.
+//! A handle that the server does not know any more is looked up once more. An object that was made and is missing is lost: it is
+//! made again only for a file that is cut to nothing. Otherwise an empty one would read as zeros.
 
 use crate::cache::{Known, ObjectKey, REMOVED};
 use crate::dirs::{Missing, low_byte, object_name};
@@ -43,7 +43,7 @@ pub(crate) struct Spot {
     pub(crate) number: u64,
     pub(crate) generation: u32,
     /// The object was made: if it is missing, it is lost.
-    was_made: bool,
+    pub(crate) was_made: bool,
 }
 
 impl Spot {
@@ -207,7 +207,7 @@ impl Foreign {
         }
         if newest == REMOVED {
             return match missing {
-                Missing::Made | Missing::MadeUnseen => Err(Fail::Newer),
+                Missing::Made | Missing::MadeUnseen | Missing::MadeAnew => Err(Fail::Newer),
                 Missing::Left => Ok(None),
             };
         }
@@ -255,6 +255,15 @@ impl Foreign {
         let (fh, now) = match (found, missing) {
             (Some(found), _) => found,
             (None, Missing::Left) => return Ok(None),
+            (None, Missing::MadeAnew) => {
+                let (file, server) = (spot.number, spot.server.id);
+                tracing::warn!(
+                    file,
+                    server,
+                    "a lost object is made anew, for a file without bytes"
+                );
+                self.create(spot, ids).await?
+            }
             (None, _) if spot.was_made => return Err(Fail::Lost),
             (None, Missing::Made | Missing::MadeUnseen) => self.create(spot, ids).await?,
         };

@@ -7,6 +7,7 @@
 
 use crate::actor::{Actor, Prepared};
 use crate::delegations::{Clearing, exclude};
+use crate::foreign_files::is_lost;
 use crate::fs::Fs;
 use crate::inline::{Resized, set_size_inline};
 use crate::layouts::access_narrowed;
@@ -89,22 +90,26 @@ pub async fn apply_attributes(
             Resized::Placed(placed) => inode = placed,
         }
     }
-    let mut needs_truncate = false;
-    let result = actor.change_as(fs, kept, |ns, op| {
-        match ns.setattr(op, inode.id, wanted, opened_for_write) {
-            Err(NsError::NeedsTruncate) => {
-                needs_truncate = true;
-                Err(NsError::NeedsTruncate)
+    // Nothing is to be cut off an empty file, but it is to be usable again.
+    let is_empty = wanted.size == Some(0) && inode.size == 0;
+    let mut needs_truncate = is_empty && is_lost(fs, &inode).await;
+    if !needs_truncate {
+        let result = actor.change_as(fs, kept, |ns, op| {
+            match ns.setattr(op, inode.id, wanted, opened_for_write) {
+                Err(NsError::NeedsTruncate) => {
+                    needs_truncate = true;
+                    Err(NsError::NeedsTruncate)
+                }
+                result => result,
             }
-            result => result,
+        });
+        if !needs_truncate {
+            let set = result?;
+            if set.access_narrowed {
+                access_narrowed(fs, actor, &set.inode).await?;
+            }
+            return Ok(set.inode);
         }
-    });
-    if needs_truncate {
-        return truncate(fs, actor, &inode, wanted, opened_for_write, kept).await;
     }
-    let set = result?;
-    if set.access_narrowed {
-        access_narrowed(fs, actor, &set.inode).await?;
-    }
-    Ok(set.inode)
+    truncate(fs, actor, &inode, wanted, opened_for_write, kept).await
 }

@@ -55,6 +55,25 @@ pub(crate) fn note_objects(
     actor.ns(fs, |ns, op| ns.note_objects(op, file, what, at.bad_mirrors))
 }
 
+/// Whether a foreign file has lost bytes, or objects that it needs for the next ones, at all mirrors. One whose servers do not say
+/// so now has not.
+pub async fn is_lost(fs: &Fs, inode: &Inode) -> bool {
+    if is_stranded(fs, inode) {
+        return true;
+    }
+    let Some(at) = file_at(fs, inode).filter(|at| at.has_objects) else {
+        return false;
+    };
+    let told = tokio::time::timeout(ANSWER_MAX, fs.foreign.stat(&at)).await;
+    let is_gone = |item: &StatItem| item.status != Status::Ok;
+    told.is_ok_and(|told| told.is_ok_and(|items| items.iter().any(is_gone)))
+}
+
+/// Whether the servers of a foreign file were removed, so that no mirror can be whole again.
+pub(crate) fn is_stranded(fs: &Fs, inode: &Inode) -> bool {
+    file_at(fs, inode).is_some_and(|at| fs.foreign.is_stranded(&at))
+}
+
 /// The bits of the good mirrors of a file.
 pub(crate) fn good_mirrors(group: &ForeignGroup, at: &FileAt) -> u32 {
     group.all_mirrors() & !at.bad_mirrors

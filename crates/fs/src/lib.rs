@@ -105,6 +105,7 @@ pub use evict::{Evicted, evict};
 pub use far_drain::{NotRemoved, files_left_on, remove_far_server};
 pub use file_paths::{FILE_PATHS_MAX, NamedFile, file_paths, likely_paths};
 pub use follow::watch_device;
+pub use foreign_files::is_lost;
 pub use foreign_layouts::{ForeignObjects, foreign_objects, grant_foreign};
 pub use fresh::{Fresh, better_known, fresh, fresh_entries, kept_mtime};
 pub use fs::{

@@ -20,7 +20,7 @@
 
 use crate::actor::{Actor, Prepared};
 use crate::bad_mirrors;
-use crate::foreign_files::file_at;
+use crate::foreign_files::{file_at, is_stranded};
 use crate::fs::{Fs, status};
 use crate::quiesce::{self, LayoutHold, layouts_gone};
 use crate::unknown_sizes::intents;
@@ -43,11 +43,15 @@ pub(crate) async fn truncate(
     opened_for_write: bool,
     kept: &Prepared,
 ) -> Result<Arc<Inode>, NfsStatus> {
-    let client = actor.client()?;
     fs.check_not_truncating(inode.id)?;
     // LAYOUTGET is held off from here on: nobody joins those that are gone.
     let _hold = LayoutHold::new(fs, inode.id);
-    let _alone = alone(fs, inode, client).await?;
+    let others = match wanted.size == Some(0) && is_stranded(fs, inode) {
+        // It gets other objects, so that no layout may stay.
+        true => (IoModes::ANY, None),
+        false => (IoModes::RW, Some(actor.client()?)),
+    };
+    let _alone = alone(fs, inode, others).await?;
     // It may have been given other objects meanwhile.
     let inode = &actor.ns(fs, |ns, op| ns.getattr(op, inode.id))?;
     truncate_alone(fs, actor, inode, wanted, opened_for_write, kept).await
@@ -109,19 +113,16 @@ pub(crate) async fn truncate_alone(
     done
 }
 
-/// Waits until nobody else writes. To be called under a hold.
+/// Waits until nobody has such a layout, except one client. To be called under a hold.
 async fn alone(
     fs: &Arc<Fs>,
     inode: &Inode,
-    client: ClientId,
+    (modes, except): (IoModes, Option<ClientId>),
 ) -> Result<OwnedRwLockWriteGuard<()>, NfsStatus> {
-    layouts_gone(fs, inode, IoModes::RW, Some(client)).await?;
+    layouts_gone(fs, inode, modes, except).await?;
     // Another truncation may have come first, and a client may have been fenced.
     let gate = quiesce::gate(fs, inode.id).await?;
-    let held = fs
-        .state()
-        .layouts
-        .is_held(inode.id.0, IoModes::RW, Some(client));
+    let held = fs.state().layouts.is_held(inode.id.0, modes, except);
     if held {
         return Err(NfsStatus::Delay);
     }
@@ -153,10 +154,33 @@ async fn cut_foreign(
     at: FileAt,
     intent: &TruncateIntent,
 ) -> Result<(), NfsStatus> {
+    if intent.new_size == 0 && fs.foreign.is_stranded(&at) {
+        return take_other_place(fs, inode).await;
+    }
     let epoch = at.epoch.max(intent.floor);
     let at = FileAt { epoch, ..at };
     let failed = fs.foreign.cut(&at, intent.new_size).await?;
     bad_mirrors::lose(fs, inode.id, failed).await
+}
+
+/// A file that is to have no bytes goes to servers that are there. Nobody has a layout: none was left when the intent was made, and
+/// none is granted until it is gone.
+async fn take_other_place(fs: &Arc<Fs>, inode: &Inode) -> Result<(), NfsStatus> {
+    let was = inode.placement.ok_or(NfsStatus::ServerFault)?;
+    if fs.state().layouts.is_held(inode.id.0, IoModes::ANY, None) {
+        return Err(NfsStatus::Delay);
+    }
+    let policy = inode.layout_policy().unwrap_or_default();
+    let place = fs.place(policy, true)?;
+    let mut actor = Actor::root();
+    actor.ns(fs, |ns, op| ns.begin_anew(op, (inode.id, was), place))?;
+    fs.durable(actor.observed).await?;
+    let file = inode.id.0;
+    tracing::warn!(
+        file,
+        "a file whose servers were removed is emptied, and begins at others"
+    );
+    Ok(())
 }
 
 async fn cut_own(fs: &Fs, inode: &Inode, intent: &TruncateIntent) -> Result<(), NfsStatus> {

@@ -36,7 +36,8 @@ async fn an_object_that_was_made_and_is_missing_after_a_restart_is_an_error_and_
     let lost = (NfsStatus::Io, 1);
     assert_eq!(io(world.foreign.read(&at, 0, 9).await.unwrap_err()), lost);
     assert_eq!(io(world.foreign.commit(&at).await.unwrap_err()), lost);
-    assert_eq!(io(world.foreign.cut(&at, 5).await.unwrap_err()), lost);
+    // There is nothing to be cut, and the bytes before the end stay lost.
+    assert_eq!(world.foreign.cut(&at, 5).await, Ok(0));
     assert_eq!(io(world.foreign.handles(&at).await.unwrap_err()), lost);
     assert_eq!(io(world.foreign.make(&at).await.unwrap_err()), lost);
     let write = world
@@ -107,4 +108,52 @@ async fn the_first_write_makes_the_objects_of_all_stripes() {
     world.kill(world.index(&next, 1, 1));
     let written = world.foreign.write(&next, 0, STABLE, &data).await.unwrap();
     assert_eq!(written.failed_mirrors, 0b10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_object_is_made_again_for_a_file_that_is_cut_to_nothing() {
+    for is_known in [true, false] {
+        let mut world = World::new(1).await;
+        let at = world.file(1, 1, 1);
+        let data = bytes(1000);
+        world.foreign.write(&at, 0, STABLE, &data).await.unwrap();
+        world.fakes[0].lose_files();
+        if !is_known {
+            world.reopen();
+        }
+        // Of one that may never have had bytes nothing is made.
+        assert_eq!(world.foreign.cut(&at, 0).await, Ok(0));
+        assert!(world.fakes[0].files().is_empty());
+        let at = FileAt {
+            has_objects: true,
+            ..at
+        };
+        assert_eq!(world.foreign.cut(&at, 0).await, Ok(0));
+        assert_eq!(world.foreign.read(&at, 0, 9).await.unwrap(), vec![0; 9]);
+        world.foreign.write(&at, 0, STABLE, &data).await.unwrap();
+        assert_eq!(world.foreign.read(&at, 0, 1000).await.unwrap(), data);
+    }
+}
+
+/// What one mirror lacks while the other does not answer may be there.
+#[tokio::test(start_paused = true)]
+async fn a_cut_waits_for_a_server_that_is_down_where_the_other_mirror_is_lost() {
+    let mut world = World::new(2).await;
+    let at = world.file(2, 1, 2);
+    world
+        .foreign
+        .write(&at, 0, STABLE, &bytes(1000))
+        .await
+        .unwrap();
+    let at = FileAt {
+        has_objects: true,
+        ..at
+    };
+    world.fakes[world.index(&at, 0, 0)].lose_files();
+    world.reopen();
+    world.kill(world.index(&at, 1, 0));
+    let cut = world.foreign.cut(&at, 5).await;
+    assert_eq!(cut.map_err(|e| e.status), Err(NfsStatus::Delay));
+    // Of this nothing may be anywhere, so that one mirror is enough.
+    assert_eq!(world.foreign.cut(&at, 0).await, Ok(0b10));
 }

@@ -149,6 +149,11 @@ fn rflags_0(must_confirm: bool) -> u32 {
     OPEN_RESULT_LOCKTYPE_POSIX | confirm
 }
 
+/// Whether a file must be cut to have nothing, and objects for what comes.
+async fn must_cut(mds: &Mds, inode: &Inode) -> bool {
+    inode.size > 0 || fs::may_have_data(&mds.fs, inode.id) || fs::is_lost(&mds.fs, inode).await
+}
+
 /// What follows the share: the file is still there, is cut if that is asked, and may be delegated.
 async fn finish(
     mds: &Mds,
@@ -165,7 +170,7 @@ async fn finish(
     }
     let there = cx.actor.ns(&mds.fs, |ns, op| ns.getattr(op, file));
     let mut inode = there.map_err(|_| NfsStatus::Stale)?;
-    if found.truncate && (found.inode.size > 0 || fs::may_have_data(&mds.fs, file)) {
+    if found.truncate && must_cut(mds, &found.inode).await {
         let empty = SetAttr {
             size: Some(0),
             ..SetAttr::default()

@@ -7,10 +7,10 @@
 
 use crate::far::*;
 use crate::rig::Rig;
-use crate::rig::file::File;
-use crate::rig::real::{bytes_of, fill, write};
+use crate::rig::file::{File, patiently};
+use crate::rig::real::{bytes_of, fill, try_read, write};
 use fs::NotRemoved;
-use nfs4::StableHow;
+use nfs4::{IoMode, NfsStatus, StableHow};
 
 /// The servers that a file lies on.
 fn servers(rig: &Rig, file: &File<'_>) -> Vec<u32> {
@@ -110,4 +110,56 @@ async fn a_server_that_is_undrained_gets_files_again() {
     let alice = rig.session("alice").await;
     let file = far_file(&alice, "f").await;
     assert!(servers(&rig, &file).contains(&1));
+}
+
+/// What an administrator gave up is an error, and a name of it is still of use.
+#[tokio::test(start_paused = true)]
+async fn a_file_of_a_removed_server_is_usable_at_others_once_it_is_emptied() {
+    let (rig, port, far) = far_cluster(2, "stripe_count=1").await;
+    let alice = rig.session("alice").await;
+    let mut lost = Vec::new();
+    for n in 0..6 {
+        let name = format!("f{n}");
+        let file = far_file(&alice, &name).await;
+        fill(&file, 0, &bytes(9000, n)).await;
+        if servers(&rig, &file) == [1] {
+            lost.push(name);
+        }
+    }
+    assert!(lost.len() > 1);
+    let file = far_file(&alice, &lost[0]).await;
+    let layout = far_layout(&file, IoMode::Read).await;
+    let forced = fs::remove_far_server(rig.nfsd.role().fs(), 1, true).await;
+    forced.unwrap();
+    let read = patiently(|| try_read(&file, 0, 10)).await;
+    assert_eq!(read.err(), Some(NfsStatus::Io));
+    // Some of it is not enough, and stands in nobody's way.
+    patiently(|| file.try_truncate(100)).await.unwrap();
+    let read = patiently(|| try_read(&file, 0, 10)).await;
+    assert_eq!(read.err(), Some(NfsStatus::Io));
+
+    // No layout may name what it had.
+    assert_eq!(file.try_truncate(0).await, Err(NfsStatus::Delay));
+    give_back(&file, layout.stateid, b"").await.unwrap();
+    patiently(|| file.try_truncate(0)).await.unwrap();
+    assert_eq!(servers(&rig, &file), [2]);
+    assert_eq!(bytes_of(&file, 0, 10).await, b"");
+    let model = bytes(20_000, 9);
+    fill(&file, 0, &model).await;
+    far.whole(&rig, &file, &model).await;
+    let (rig, _port) = far.restart(rig, port).await;
+    let alice = rig.session("alice").await;
+    let file = far_file(&alice, &lost[0]).await;
+    assert!(bytes_of(&file, 0, usize::MAX).await == model);
+    remove(&alice, &["far"], &lost[0]).await.unwrap();
+
+    // By OPEN too.
+    let empty = async || {
+        let dir = alice.lookup(&["far"]).await.unwrap();
+        File::try_open_emptied(&alice, &dir, &lost[1]).await
+    };
+    patiently(empty).await.unwrap();
+    let file = far_file(&alice, &lost[1]).await;
+    fill(&file, 0, &model).await;
+    far.whole(&rig, &file, &model).await;
 }

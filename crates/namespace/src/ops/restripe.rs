@@ -120,6 +120,48 @@ impl Namespace {
         })
     }
 
+    /// Gives a file that is being cut to nothing another place, and objects there that nobody has made yet. What it had is queued to be
+    /// removed. Nobody may have a handle for it. Until the truncation is ended nobody may read or write it.
+    ///
+    /// # Errors
+    /// [`NsError::Busy`] unless such a truncation is under way, nobody may write the file, and it lies at `was`; [`NsError::Stale`],
+    /// [`NsError::Inval`] unless it is a regular file.
+    pub fn begin_anew(
+        &self,
+        op: &mut Op<'_>,
+        (file, was): (FileId, Placement),
+        placement: Placement,
+    ) -> Result<Arc<Inode>, NsError> {
+        self.write(op, |txn| {
+            txn.purpose(Purpose::Removal);
+            let before = txn.regular(file)?;
+            let is_emptied = txn
+                .truncation(file)?
+                .is_some_and(|intent| intent.new_size == 0);
+            if !is_emptied || txn.has_layouts_out(file)? || before.placement != Some(was) {
+                return Err(NsError::Busy);
+            }
+            remove::queue(txn, &before, was)?;
+            if let Some(old) = before.moved_data() {
+                txn.delete_record(keys::DATA_NAME, old.file.0);
+            }
+            foreign::discard(txn, &before);
+            let data = DataName {
+                file: txn.allocate()?,
+                generation: 1,
+            };
+            txn.put_record(keys::DATA_NAME, data.file.0, &records::encode(&file));
+            let after = txn.touch(file)?;
+            after.placement = Some(placement);
+            after.space_used = 0;
+            after.extras.edit(|rare| {
+                rare.data = Some(data);
+                rare.foreign = rare.foreign.map(|_| ForeignTree::default());
+            });
+            Ok(Arc::new(after.clone()))
+        })
+    }
+
     /// Has clients read again what an extended attribute tells of a file's layout: its restriping has ended.
     ///
     /// # Errors

@@ -245,3 +245,53 @@ fn that_all_objects_were_made_is_kept_until_the_file_has_others() {
     }
     assert!(ns.check().unwrap().is_clean());
 }
+
+#[test]
+fn a_file_begins_anew_elsewhere_only_while_it_is_cut_to_nothing() {
+    let store = Arc::new(MemStore::new());
+    let ns = open(store.clone());
+    let root = Cred::root();
+    let top = foreign_dir(&ns, FileId::ROOT, "far");
+    let file = touch(&ns, &root, top, "f", 0o644);
+    let before = inode(&ns, file);
+    run(&root, 4, |op| {
+        ns.note_objects(op, file, objects(&before), 0)
+    })
+    .unwrap();
+    run(&root, 4, |op| ns.mark_bad_mirrors(op, &before, (1, 3))).unwrap();
+    let elsewhere = Placement {
+        group: 7,
+        ..PLACEMENT
+    };
+    let anew = |ns: &Namespace, was| run(&root, 5, |op| ns.begin_anew(op, (file, was), elsewhere));
+    assert_eq!(anew(&ns, PLACEMENT).err(), Some(NsError::Busy));
+    let none = SetAttr::default();
+    let cut = |size| {
+        run(&root, 5, |op| {
+            ns.begin_truncate(op, file, size, &none, false, true)
+        })
+    };
+    cut(10).unwrap();
+    assert_eq!(anew(&ns, PLACEMENT).err(), Some(NsError::Busy));
+    run(&root, 5, |op| ns.finish_truncate(op, file, &none)).unwrap();
+    cut(0).unwrap();
+    assert_eq!(anew(&ns, elsewhere).err(), Some(NsError::Busy));
+    anew(&ns, PLACEMENT).unwrap();
+    let ns = open(store);
+    let after = inode(&ns, file);
+    assert_eq!(after.placement, Some(elsewhere));
+    assert!(after.is_foreign() && !after.has_objects());
+    assert_eq!(after.bad_mirrors(), 0);
+    assert_ne!(after.data(), before.data());
+    let data = after.data();
+    let owner = run(&root, 6, |op| {
+        ns.resolve_data(op, data.file, data.generation)
+    });
+    assert_eq!(owner.unwrap().id, file);
+    let queued = run(&root, 6, |op| ns.removal_batch(op, 0, 10)).unwrap();
+    let queued: Vec<_> = queued.iter().map(|r| (r.file, r.placement)).collect();
+    assert_eq!(queued, [(before.data().file, PLACEMENT)]);
+    assert!(ns.check().unwrap().is_clean());
+    run(&root, 6, |op| ns.finish_truncate(op, file, &none)).unwrap();
+    assert!(ns.check().unwrap().is_clean());
+}

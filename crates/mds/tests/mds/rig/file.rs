@@ -78,6 +78,21 @@ impl<'c> File<'c> {
         Self::try_open_as(client, root, name, how, SHARE_ACCESS_BOTH).await
     }
 
+    /// Opens a file as O_TRUNC does.
+    pub async fn try_open_emptied(
+        client: &Client,
+        dir: &FileHandle,
+        name: &str,
+    ) -> Result<(), NfsStatus> {
+        let attrs = Fattr::new(&Attrs {
+            size: Some(0),
+            ..Attrs::default()
+        });
+        let how = OpenHow::Create(CreateHow::Unchecked(attrs));
+        let opened = Self::try_open_as(client, dir, name, how, SHARE_ACCESS_BOTH).await;
+        opened.map(drop)
+    }
+
     /// Opens a file of the root that exists.
     pub async fn open(client: &'c Client, name: &str, access: u32) -> Result<Self, NfsStatus> {
         let root = client.lookup(&[]).await.unwrap();
