@@ -2,28 +2,11 @@
 
 use crate::message::{REPLY_BYTES, Target};
 use crate::{CallerAuth, RpcError, RpcPeer};
+use rpc::rpcbind::{self, PortMapping};
 use transport::ReplyRoom;
 
 /// Port of the port mapper itself.
-pub const PORTMAP_PORT: u16 = 111;
-/// ONC RPC program number.
-const PROGRAM: u32 = 100_000;
-/// The version with `PMAPPROC_GETPORT` alone.
-const VERSION: u32 = 2;
-/// `PMAPPROC_GETPORT`.
-const GETPORT: u32 = 3;
-/// `IPPROTO_TCP`.
-const TCP: u32 = 6;
-
-xdr::xdr_struct! {
-    /// `mapping`, of which GETPORT ignores the port.
-    struct Mapping {
-        program: u32,
-        version: u32,
-        protocol: u32,
-        port: u32,
-    }
-}
+pub const PORTMAP_PORT: u16 = rpcbind::PORT;
 
 /// The TCP port of a version of a program, as the port mapper `remote` tells; `None` when nobody has registered it.
 ///
@@ -35,24 +18,18 @@ pub async fn get_port(
     version: u32,
 ) -> Result<Option<u16>, RpcError> {
     let target = Target {
-        program: PROGRAM,
-        version: VERSION,
-        procedure: GETPORT,
+        program: rpcbind::PROGRAM,
+        version: rpcbind::PORTMAP_VERSION,
+        procedure: rpcbind::GETPORT,
     };
-    let args = Mapping {
+    let args = PortMapping {
         program,
         version,
-        protocol: TCP,
+        protocol: rpcbind::IPPROTO_TCP,
         port: 0,
     };
     let room = ReplyRoom::plain(REPLY_BYTES);
     let caller = CallerAuth::none();
     let call = remote.call(remote.deadline(), target, &caller, &args, None, room);
-    let port = xdr::decode_all::<u32>(&call.await?);
-    let port = port.ok().and_then(|port| u16::try_from(port).ok());
-    match port {
-        Some(0) => Ok(None),
-        Some(port) => Ok(Some(port)),
-        None => Err(RpcError::Malformed("result of GETPORT")),
-    }
+    rpcbind::port(&call.await?).map_err(|_| RpcError::Malformed("result of GETPORT"))
 }

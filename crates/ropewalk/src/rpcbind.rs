@@ -13,31 +13,23 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use rpc::rpcbind::{self, BadAnswer, DUMP, Listing, PROGRAM, SET, UNSET, VERSION, is_done};
 use rpc::{
     AcceptError, CallRefusal, CallStart, Netid, OpaqueAuth, ReplyHeader, ReplyVerdict,
     UniversalAddress,
 };
-use xdr::{Chain, Decode, DecodeError, Decoder, Encode, Encoder, Opaque};
+use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, Opaque, decode_all};
 
 /// Where rpcbind listens for programs of this machine. It takes registrations nowhere else.
 const SOCKET: &str = "/run/rpcbind.sock";
 /// How long it may take.
 const WAIT: Duration = Duration::from_secs(5);
-const PROGRAM: u32 = 100_000;
-const VERSION: u32 = 4;
-const SET: u32 = 1;
-const UNSET: u32 = 2;
-const DUMP: u32 = 4;
 /// Bit of a record mark that says that the record ends with this fragment (RFC 5531 §11).
 const LAST_FRAGMENT: u32 = 1 << 31;
 /// Longest answer: DUMP tells some hundred registrations.
 const ANSWER_BYTES_MAX: u32 = 1 << 20;
 /// Longest answer without a result, in a datagram.
 const NULL_ANSWER_BYTES_MAX: usize = 1024;
-/// Most registrations of a machine.
-const LISTED_MAX: u32 = 4096;
-/// Most bytes of the texts of one.
-const TEXT_BYTES_MAX: u32 = 1024;
 /// Programs and versions that clients look for.
 const SERVED: [(u32, u32); 5] = [
     (nfs3::PROGRAM, nfs3::VERSION),
@@ -86,22 +78,14 @@ impl Mapping {
 impl Encode for Mapping {
     fn encode(&self, e: &mut Encoder) {
         let text = self.text();
-        e.u32(self.program);
-        e.u32(self.version);
-        Opaque::<{ u32::MAX }>(self.netid.as_bytes()).encode(e);
-        Opaque::<{ u32::MAX }>(text.as_bytes()).encode(e);
-        Opaque::<{ u32::MAX }>(b"ropewalk").encode(e);
-    }
-}
-
-xdr::xdr_struct! {
-    /// An entry of the list.
-    struct Listed<'a> {
-        program: u32,
-        version: u32,
-        netid: Opaque<'a, TEXT_BYTES_MAX>,
-        address: Opaque<'a, TEXT_BYTES_MAX>,
-        owner: Opaque<'a, TEXT_BYTES_MAX>,
+        let mapping = rpcbind::Mapping {
+            program: self.program,
+            version: self.version,
+            netid: Opaque(self.netid.as_bytes()),
+            address: Opaque(text.as_bytes()),
+            owner: Opaque(b"ropewalk"),
+        };
+        mapping.encode(e);
     }
 }
 
@@ -135,6 +119,12 @@ impl std::fmt::Display for RegisterError {
 impl From<io::Error> for RegisterError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
+    }
+}
+
+impl From<BadAnswer> for RegisterError {
+    fn from(_: BadAnswer) -> Self {
+        Self::Answer
     }
 }
 
@@ -194,7 +184,7 @@ impl Drop for Registered {
 }
 
 fn set(mapping: &Mapping) -> Result<(), RegisterError> {
-    if is_true(&call(SET, mapping)?)? {
+    if is_done(&call(SET, mapping)?)? {
         return Ok(());
     }
     let at = listed(mapping)?;
@@ -208,7 +198,7 @@ fn set(mapping: &Mapping) -> Result<(), RegisterError> {
             "rpcbind names an address where nobody serves this program: replaced"
         );
         // The entry of another user stays, and the answer is that the program is taken.
-        if is_true(&call(UNSET, mapping)?)? && is_true(&call(SET, mapping)?)? {
+        if is_done(&call(UNSET, mapping)?)? && is_done(&call(SET, mapping)?)? {
             return Ok(());
         }
     }
@@ -310,18 +300,14 @@ pub(crate) fn nfs3_registered(listener: SocketAddr) -> Result<(String, String), 
 /// Where a program is by the list of rpcbind: GETADDR tells a local caller nothing.
 fn listed(mapping: &Mapping) -> Result<String, RegisterError> {
     let answer = call(DUMP, mapping)?;
-    let all = Chain::<Listed<'_>, LISTED_MAX>::decode(&mut Decoder::new(&answer))?;
+    let all: Listing<'_> = decode_all(&answer)?;
     let netid = mapping.netid.as_bytes();
-    let is_it = |l: &&Listed<'_>| {
+    let is_it = |l: &&rpcbind::Mapping<'_>| {
         (l.program, l.version, l.netid.0) == (mapping.program, mapping.version, netid)
     };
     let found = all.0.iter().find(is_it);
     let text = found.map(|l| String::from_utf8_lossy(l.address.0).into_owned());
     Ok(text.unwrap_or_default())
-}
-
-fn is_true(answer: &[u8]) -> Result<bool, DecodeError> {
-    Decoder::new(answer).bool()
 }
 
 /// One call over a connection of its own. Returns the result.

@@ -1,4 +1,4 @@
-//! Bodies of the fuzz targets `rpc_call` and `record_reader`; an ordinary test replays their corpus.
+//! Bodies of the fuzz targets `rpc_call`, `record_reader` and `rpcbind_answer`; an ordinary test replays their corpus.
 //!
 //! Each takes bytes of a peer and must neither panic nor allocate beyond a small multiple of its input. A panic is a
 //! finding.
@@ -6,8 +6,8 @@
 use xdr::{Decode, Decoder, Encode, Encoder};
 
 use crate::{
-    AuthSys, CallHeader, Credential, Fed, RESERVE_STEP_BYTES, RecordError, RecordLimits,
-    RecordReader, ReplyHeader, peek,
+    AuthSys, CallHeader, Credential, Fed, Netid, RESERVE_STEP_BYTES, RecordError, RecordLimits,
+    RecordReader, ReplyHeader, peek, rpcbind,
 };
 
 const LIMITS: RecordLimits = RecordLimits {
@@ -34,6 +34,25 @@ pub fn call(data: &[u8]) {
         }
     }
     let _ = ReplyHeader::decode(&mut Decoder::new(data));
+}
+
+/// The result of any procedure of rpcbind. A list that is understood encodes to one that says the same.
+///
+/// # Panics
+/// When it does not, or a port is none.
+pub fn rpcbind_answer(data: &[u8]) {
+    for netid in Netid::ALL {
+        if let Ok(Some(told)) = rpcbind::address(data, netid) {
+            assert!(told.port() != 0 && told.is_ipv6() == netid.is_ipv6());
+        }
+    }
+    assert!(rpcbind::port(data) != Ok(Some(0)), "port 0 is none");
+    let _ = rpcbind::is_done(data);
+    if let Ok(listing) = xdr::decode_all::<rpcbind::Listing<'_>>(data) {
+        let bytes = xdr::encode_to_vec(&listing);
+        let again = xdr::decode_all::<rpcbind::Listing<'_>>(&bytes);
+        assert_eq!(again, Ok(listing), "a round trip changed a list");
+    }
 }
 
 /// A stream, in pieces whose size the first byte says and straight into the buffer: both give the same records as the

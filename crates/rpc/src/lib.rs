@@ -1,8 +1,9 @@
 //! ONC RPC v2 (RFC 5531): messages, AUTH_NONE and AUTH_SYS, record marking.
 //!
 //! The crate owns the bytes of CALL and REPLY headers, authenticators, the record marks of stream
-//! transports and universal addresses. It does no I/O, knows no program and keeps no call table:
-//! arguments and results stay in the caller's [`xdr::Decoder`] and [`xdr::Encoder`].
+//! transports and universal addresses. It does no I/O and keeps no call table. Of programs it knows
+//! [`rpcbind`] alone, by which others are found: arguments and results of others stay in the caller's
+//! [`xdr::Decoder`] and [`xdr::Encoder`].
 //!
 //! Entry points: [`peek`], [`CallHeader`], [`ReplyHeader`], [`begin_success`], [`encode_error`],
 //! [`AuthSys`], [`RecordReader`], [`UniversalAddress`].
@@ -17,6 +18,7 @@ pub mod fuzz;
 mod message;
 mod record;
 mod reply;
+pub mod rpcbind;
 
 pub use address::{AddressError, Netid, UniversalAddress};
 pub use auth::{

@@ -6,11 +6,14 @@ mod replay;
 
 use replay::Target;
 use ropewalk_rpc as rpc;
-use rpc::{AuthSys, CallStart, OpaqueAuth, flavor, fragment_header, fuzz};
+use rpc::{AuthSys, CallStart, OpaqueAuth, flavor, fragment_header, fuzz, rpcbind};
+use xdr::{Chain, Opaque};
 
 const TARGETS: &[Target] = &[
     ("rpc_call", fuzz::call, call),
     ("record_reader", fuzz::record_reader, stream),
+    ("rpcbind_answer", fuzz::rpcbind_answer, listing),
+    ("rpcbind_answer/address", fuzz::rpcbind_answer, address),
 ];
 
 fn call() -> Vec<u8> {
@@ -32,6 +35,27 @@ fn call() -> Vec<u8> {
         },
         verifier: OpaqueAuth::NONE,
     })
+}
+
+/// What DUMP answers.
+fn listing() -> Vec<u8> {
+    let mapping = |program, netid, address| rpcbind::Mapping {
+        program,
+        version: 4,
+        netid: Opaque(netid),
+        address: Opaque(address),
+        owner: Opaque(b"superuser"),
+    };
+    let listed = vec![
+        mapping(100_000, &b"udp6"[..], &b"::.0.111"[..]),
+        mapping(100_003, b"tcp", b"192.0.2.7.8.1"),
+    ];
+    xdr::encode_to_vec::<rpcbind::Listing<'_>>(&Chain(listed))
+}
+
+/// What GETADDR answers.
+fn address() -> Vec<u8> {
+    xdr::encode_to_vec(&Opaque::<{ rpcbind::TEXT_BYTES_MAX }>(b"192.0.2.7.8.1"))
 }
 
 /// Pieces of three bytes: a record in one fragment, one in two with an empty one between, the start of a third.

@@ -9,8 +9,7 @@
 
 use super::host::HostName;
 use bytes::Bytes;
-use rpc::{AuthSys, CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
-use rpc::{Netid, UniversalAddress};
+use rpc::{AuthSys, CallStart, Netid, OpaqueAuth, ReplyHeader, ReplyVerdict, rpcbind};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,15 +20,9 @@ use xdr::{Decode, Decoder, Encode, Encoder, Opaque};
 const CALL_WAIT: Duration = Duration::from_secs(10);
 /// How long a connection may take.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
-const RPCBIND_PORT: u16 = 111;
-const RPCBIND: u32 = 100_000;
-/// RPCBPROC_GETADDR of version 4.
-const GETADDR: (u32, u32) = (4, 3);
-/// PMAPPROC_GETPORT of version 2.
-const GETPORT: (u32, u32) = (2, 3);
-const IPPROTO_TCP: u32 = 6;
-/// Longest universal address.
-const ADDRESS_BYTES_MAX: u32 = 256;
+
+const GETADDR: Procedure = of_rpcbind(rpcbind::VERSION, rpcbind::GETADDR);
+const GETPORT: Procedure = of_rpcbind(rpcbind::PORTMAP_VERSION, rpcbind::GETPORT);
 
 /// Why a call has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,46 +69,39 @@ impl HostCalls {
 
     /// The port of a program at a host.
     async fn port(&self, host: &HostName, of: Procedure) -> Result<u16, HostCallError> {
-        let rpcbind = host.address(RPCBIND_PORT).ok_or(HostCallError::NotSent)?;
-        let ip = match &rpcbind {
+        let mapper = host.address(rpcbind::PORT).ok_or(HostCallError::NotSent)?;
+        let ip = match &mapper {
             Address::Tcp(address) => address.ip(),
             // In memory a name is all there is.
             _ => return Ok(0),
         };
         let netid = Netid::tcp(&(ip, 0).into());
-        let mut e = Encoder::new();
-        e.u32(of.program);
-        e.u32(of.version);
-        for text in [netid.as_str(), "", ""] {
-            Opaque::<ADDRESS_BYTES_MAX>(text.as_bytes()).encode(&mut e);
-        }
-        match self.call_at(&rpcbind, at(GETADDR), e.as_bytes()).await {
-            Ok(found) => {
-                let mut d = Decoder::new(&found);
-                let text = Opaque::<ADDRESS_BYTES_MAX>::decode(&mut d);
-                let text = text.map_err(|_| HostCallError::NotSent)?;
-                if text.0.is_empty() {
-                    return Err(HostCallError::NoProgram);
-                }
-                let told = UniversalAddress::parse(netid.as_str().as_bytes(), text.0);
-                told.map_or(Err(HostCallError::NotSent), |told| {
-                    known(told.address.port())
-                })
-            }
+        let question = rpcbind::Mapping {
+            program: of.program,
+            version: of.version,
+            netid: Opaque(netid.as_str().as_bytes()),
+            address: Opaque(b""),
+            owner: Opaque(b""),
+        };
+        let question = xdr::encode_to_vec(&question);
+        let port = match self.call_at(&mapper, GETADDR, &question).await {
+            Ok(answer) => rpcbind::address(&answer, netid).map(|told| told.map(|at| at.port())),
             Err(HostCallError::Refused) if ip.is_ipv4() => {
-                let mut e = Encoder::new();
-                for number in [of.program, of.version, IPPROTO_TCP, 0] {
-                    e.u32(number);
-                }
-                let found = self.call_at(&rpcbind, at(GETPORT), e.as_bytes()).await;
-                let found = found.map_err(|_| HostCallError::NotSent)?;
-                let port = Decoder::new(&found).u32().ok();
-                let port = port.and_then(|port| u16::try_from(port).ok());
-                port.map_or(Err(HostCallError::NotSent), known)
+                let question = rpcbind::PortMapping {
+                    program: of.program,
+                    version: of.version,
+                    protocol: rpcbind::IPPROTO_TCP,
+                    port: 0,
+                };
+                let question = xdr::encode_to_vec(&question);
+                let answer = self.call_at(&mapper, GETPORT, &question).await;
+                rpcbind::port(&answer.map_err(|_| HostCallError::NotSent)?)
             }
-            Err(HostCallError::NoProgram) => Err(HostCallError::NoProgram),
-            Err(_) => Err(HostCallError::NotSent),
-        }
+            Err(HostCallError::NoProgram) => return Err(HostCallError::NoProgram),
+            Err(_) => return Err(HostCallError::NotSent),
+        };
+        let port = port.map_err(|_| HostCallError::NotSent)?;
+        port.ok_or(HostCallError::NoProgram)
     }
 
     async fn call_at(
@@ -147,19 +133,12 @@ impl HostCalls {
     }
 }
 
-const fn at((version, procedure): (u32, u32)) -> Procedure {
+/// A procedure of rpcbind.
+const fn of_rpcbind(version: u32, procedure: u32) -> Procedure {
     Procedure {
-        program: RPCBIND,
+        program: rpcbind::PROGRAM,
         version,
         procedure,
-    }
-}
-
-/// Port 0 stands for a program that is not there.
-const fn known(port: u16) -> Result<u16, HostCallError> {
-    match port {
-        0 => Err(HostCallError::NoProgram),
-        port => Ok(port),
     }
 }
 
