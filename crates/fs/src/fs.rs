@@ -559,10 +559,15 @@ impl Fs {
     /// # Errors
     /// `Stale` for one of another cluster, `BadHandle`.
     pub fn parse_handle(&self, fh: &[u8]) -> Result<MdsHandle, NfsStatus> {
-        MdsHandle::parse(fh, self.cluster.id()).map_err(|e| match e {
+        let handle = MdsHandle::parse(fh, self.cluster.id()).map_err(|e| match e {
             MdsHandleError::WrongCluster => NfsStatus::Stale,
             _ => NfsStatus::BadHandle,
-        })
+        })?;
+        // No other kind is ever handed out: the export is the root itself.
+        match handle.kind {
+            MdsHandleKind::Inode => Ok(handle),
+            MdsHandleKind::Pseudo => Err(NfsStatus::BadHandle),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::host::HostName;
 use fs::{Actor, Fs};
 use mds::Mds;
-use namespace::{FileId, Inode, READ, WRITE};
+use namespace::{FileId, Inode, Op, READ, WRITE};
 use nfs4::{ClientId, NfsStatus};
 use nlm::{Netobj, Nlm4Lock, Nlm4Stats};
 use rpc_service::Call;
@@ -71,7 +71,12 @@ impl<'m> Cx<'m> {
     /// The file that a handle names, which may be gone.
     pub(crate) fn file_id(&self, handle: Netobj<'_>) -> Result<FileId, NfsStatus> {
         let handle = self.fs().parse_handle(handle.0)?;
-        Ok(FileId(handle.file_id))
+        let file = FileId(handle.file_id);
+        let mut op = Op::new(&self.actor.cred, self.fs().now());
+        match self.fs().namespace().getattr(&mut op, file) {
+            Ok(inode) if inode.generation != handle.generation => Err(NfsStatus::Stale),
+            _ => Ok(file),
+        }
     }
 }
 

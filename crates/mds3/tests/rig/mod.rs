@@ -66,6 +66,13 @@ impl Rig {
 
     /// Over a store that an earlier server may have used.
     pub async fn over(store: Arc<dyn MetaStore>) -> Self {
+        let mut rig = Self::unmounted(store, Exports::loopback(Squash::None)).await;
+        rig.root = rig.mnt(b"/").await.expect("the root");
+        rig
+    }
+
+    /// With an export list, before the root is mounted. Callers over memory count as this machine's.
+    pub async fn unmounted(store: Arc<dyn MetaStore>, exports: Exports) -> Self {
         let network = MemoryNetwork::default();
         let context = || Context::new(TransportLimits::default());
         let numbers = AtomicU64::new(1);
@@ -74,7 +81,7 @@ impl Rig {
             delegates_times: false,
             serves_minor_0: false,
             store,
-            exports: Exports::loopback(Squash::None),
+            exports,
             identities: IdentityConfig::default(),
             lease_ms: 30_000,
             clock: Arc::new(|| Time {
@@ -112,7 +119,7 @@ impl Rig {
         let programs: Vec<Arc<dyn DynProgram>> = vec![nlm.clone(), nsm.clone()];
         let served = Arc::new(nfsd.clone().with_programs(programs));
         tokio::spawn(listener.serve(served, context(), shutdown.signal()));
-        let mut rig = Self {
+        Self {
             conn: connect(&network).await,
             network,
             nfs: Nfs3::new(nfsd.clone()),
@@ -123,9 +130,7 @@ impl Rig {
             root: Vec::new(),
             xid: AtomicU64::new(1),
             _shutdown: shutdown,
-        };
-        rig.root = rig.mnt(b"/").await.expect("the root");
-        rig
+        }
     }
 
     /// A record of a call by root.
