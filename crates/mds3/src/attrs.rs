@@ -1,6 +1,6 @@
 //! Inodes as attributes of NFSv3, and what a client sets as that of the name space (RFC 1813 §2.6).
 
-use fs::Fresh;
+use fs::{Fresh, Fs};
 use namespace::{FileType, Inode, NewNode, SetAttr, SetTime, Time};
 use nfs3::{Fattr3, FileType3, NfsTime3, Sattr3, SetTime3, SpecData3, WccAttr, WccData};
 use nfs4::NfsStatus;
@@ -32,8 +32,8 @@ fn time_of(time: Time) -> NfsTime3 {
     }
 }
 
-/// Attributes of an inode. `size` is what its holder for writing says.
-fn attrs_with(inode: &Inode, size: Option<u64>, fsid: u64) -> Fattr3 {
+/// Attributes of an inode, with an access time that is not stored yet. `size` is what its holder for writing says.
+fn attrs_with(fs: &Fs, inode: &Inode, size: Option<u64>) -> Fattr3 {
     Fattr3 {
         file_type: type_of(inode.kind),
         mode: inode.mode & MODE_BITS,
@@ -46,34 +46,34 @@ fn attrs_with(inode: &Inode, size: Option<u64>, fsid: u64) -> Fattr3 {
             major: inode.device.major,
             minor: inode.device.minor,
         },
-        fsid,
+        fsid: fs.cluster().id(),
         fileid: inode.id.0,
-        atime: time_of(inode.atime),
+        atime: time_of(fs.atimes().of(inode)),
         mtime: time_of(inode.mtime),
         ctime: time_of(inode.ctime),
     }
 }
 
 /// Attributes of an inode as this server knows them.
-pub(crate) fn attrs_of(inode: &Inode, fsid: u64) -> Fattr3 {
-    attrs_with(inode, None, fsid)
+pub(crate) fn attrs_of(fs: &Fs, inode: &Inode) -> Fattr3 {
+    attrs_with(fs, inode, None)
 }
 
 /// Attributes with what the holder for writing knows better.
-pub(crate) fn attrs_of_fresh(fresh: &Fresh, fsid: u64) -> Fattr3 {
-    attrs_with(&fresh.inode, fresh.size, fsid)
+pub(crate) fn attrs_of_fresh(fs: &Fs, fresh: &Fresh) -> Fattr3 {
+    attrs_with(fs, &fresh.inode, fresh.size)
 }
 
 /// Weak cache consistency (RFC 1813 §2.6). A client that gets `before` takes all of the change for its own, so it is told only
 /// where one transaction lies between the two: each raises the change attribute by one.
-pub(crate) fn wcc(before: &Inode, after: Option<&Inode>, fsid: u64) -> WccData {
+pub(crate) fn wcc(fs: &Fs, before: &Inode, after: Option<&Inode>) -> WccData {
     let Some(after) = after else {
         return WccData::default();
     };
     let is_one = after.change.wrapping_sub(before.change) <= 1;
     WccData {
-        before: is_one.then(|| WccAttr::from(&attrs_of(before, fsid))),
-        after: Some(attrs_of(after, fsid)),
+        before: is_one.then(|| WccAttr::from(&attrs_of(fs, before))),
+        after: Some(attrs_of(fs, after)),
     }
 }
 

@@ -33,11 +33,6 @@ impl<'m> Cx<'m> {
         self.mds.fs()
     }
 
-    /// The file system's id.
-    pub(crate) fn fsid(&self) -> u64 {
-        self.fs().cluster().id()
-    }
-
     /// The inode behind a handle.
     pub(crate) fn inode(&mut self, handle: Handle<'_>) -> Result<Arc<Inode>, NfsStatus> {
         let fs = self.fs();
@@ -93,7 +88,7 @@ impl<'m> Cx<'m> {
     pub(crate) async fn attrs(&mut self, file: FileId) -> PostOpAttr {
         let inode = self.now(file)?;
         let fresh = fs::fresh(self.fs(), &mut self.actor, &inode, &FRESH).await;
-        fresh.ok().map(|fresh| attrs_of_fresh(&fresh, self.fsid()))
+        fresh.ok().map(|fresh| attrs_of_fresh(self.fs(), &fresh))
     }
 
     /// As [`Cx::attrs`], of what a handle names.
@@ -105,13 +100,13 @@ impl<'m> Cx<'m> {
     /// Attributes of a file that was waited for.
     pub(crate) async fn fresh(&mut self, inode: &Arc<Inode>) -> Result<nfs3::Fattr3, NfsStatus> {
         let fresh = fs::fresh(self.fs(), &mut self.actor, inode, &FRESH).await?;
-        Ok(attrs_of_fresh(&fresh, self.fsid()))
+        Ok(attrs_of_fresh(self.fs(), &fresh))
     }
 
     /// An object before and after this call.
     pub(crate) fn wcc(&mut self, before: &Inode) -> WccData {
         let after = self.now(before.id);
-        wcc(before, after.as_deref(), self.fsid())
+        wcc(self.fs(), before, after.as_deref())
     }
 
     /// As [`Cx::wcc`] after a failure: of what a handle names nothing is known of before.
@@ -119,7 +114,7 @@ impl<'m> Cx<'m> {
         match self.inode(handle) {
             Ok(inode) => WccData {
                 before: None,
-                ..wcc(&inode, Some(&inode), self.fsid())
+                ..wcc(self.fs(), &inode, Some(&inode))
             },
             Err(_) => WccData::default(),
         }

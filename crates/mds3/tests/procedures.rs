@@ -67,6 +67,47 @@ async fn what_is_written_is_read_and_told_in_attributes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_read_moves_the_access_time_that_the_next_call_tells() {
+    let rig = Rig::new().await;
+    let file = rig.create("file").await;
+    let long_ago = nfs3::NfsTime3 {
+        seconds: 5,
+        nanoseconds: 6,
+    };
+    let set = SetAttrArgs {
+        object: Opaque(&file),
+        new_attributes: Sattr3 {
+            atime: nfs3::SetTime3::ClientTime(long_ago),
+            ..Sattr3::default()
+        },
+        guard: None,
+    };
+    rig.call(&set).await;
+    let told = async || {
+        let args = GetAttrArgs {
+            object: Opaque(&file),
+        };
+        let body = rig.call(&args).await;
+        let told = GetAttrArgs::decode_res(&body).unwrap().into_result();
+        told.unwrap().obj_attributes
+    };
+    let before = told().await;
+    assert_eq!(before.atime, long_ago);
+    let read = ReadArgs {
+        file: Opaque(&file),
+        offset: 0,
+        count: 10,
+    };
+    let body = rig.call(&read).await;
+    let read = ReadArgs::decode_res(&body).unwrap().into_result().unwrap();
+    // It is not stored before the next tick.
+    let after = told().await;
+    assert_eq!(after.atime.seconds, 1_000_000, "the clock of the rig");
+    assert_eq!(read.file_attributes, Some(after));
+    assert_eq!((after.mtime, after.ctime), (before.mtime, before.ctime));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_retry_over_another_connection_gets_the_first_answer() {
     let rig = Rig::new().await;
     rig.create("file").await;

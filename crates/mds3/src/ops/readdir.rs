@@ -166,7 +166,7 @@ fn known(cx: &Cx<'_>, inode: &Inode) -> PostOpAttr {
     let fs = cx.fs();
     let is_held = better_known(fs, inode.id, cx.actor.client_id(), &HOLDERS).is_some();
     let is_known = !is_held && ready(fs, inode.id).is_ok();
-    is_known.then(|| attrs_of(inode, cx.fsid()))
+    is_known.then(|| attrs_of(cx.fs(), inode))
 }
 
 /// Writes the result. Without a list not even one entry fits.

@@ -23,7 +23,7 @@ async fn set(cx: &mut Cx<'_>, args: SetAttrArgs<'_>) -> Result<Arc<Inode>, NfsSt
     let inode = cx.ready(args.object).await?;
     cx.actor.check_writable()?;
     if let Some(guard) = args.guard
-        && attrs_of(&inode, 0).ctime != guard
+        && attrs_of(cx.fs(), &inode).ctime != guard
     {
         return Err(NfsStatus::NotSame);
     }
