@@ -10,7 +10,7 @@ use crate::{instructions, layers, packages, tidy, vm};
 use std::path::Path;
 use std::process::Command;
 
-/// Most clusters with kernel clients at a time. Each has a guest or more, of half a GiB.
+/// Most of the programs beside each other. A cluster with kernel clients has a guest or more, of half a GiB.
 const BESIDE_MAX: usize = 4;
 
 /// The package whose tests are compiled for speed.
@@ -41,11 +41,6 @@ pub(crate) fn all(steps: &mut Steps) {
         tests.extend(["--", "--include-ignored"]);
     }
     steps.program("tests", Counting::Libtest, repo::cargo().args(tests));
-    let mut simulator = repo::cargo();
-    simulator.args(["test", "--locked", "--no-fail-fast", "--package", SIMULATOR]);
-    // Its seeds, on two processors: 4 min to compile it so and 2.5 min to run; without, a minute and up to 23.
-    simulator.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
-    steps.program("simulator", Counting::Libtest, &mut simulator);
     beside(steps);
 }
 
@@ -62,14 +57,15 @@ fn component(steps: &mut Steps, name: &str, subcommand: &str, arguments: &[&str]
     }
 }
 
-/// The count of instructions, which no other load changes, and the tests with a Linux kernel as the client: a process for
-/// each cluster, since most of its time is spent waiting. They take part in the count by the closing lines that they print.
+/// The simulator's tests, whose clock is its own; the count of instructions, which no other load changes; and the tests with a
+/// Linux kernel as the client: a process for each cluster, since most of its time is spent waiting. These take part in the count by
+/// the closing lines that they print.
 fn beside(steps: &mut Steps) {
     let harness = match std::env::current_exe() {
         Ok(program) => program,
         Err(e) => return steps.missing("the rest", &format!("cannot find this program: {e}")),
     };
-    let mut programs = Vec::new();
+    let mut programs = vec![simulator()];
     match instructions::check() {
         Ok(()) => {
             let mut command = Command::new(&harness);
@@ -89,7 +85,21 @@ fn beside(steps: &mut Steps) {
         steps.missing("kernel clients", reason);
     }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    steps.beside(processors.min(BESIDE_MAX), programs);
+    // One more than processors, as they wait.
+    steps.beside((processors + 1).min(BESIDE_MAX), programs);
+}
+
+/// The simulator's tests.
+fn simulator() -> Program {
+    let mut command = repo::cargo();
+    command.args(["test", "--locked", "--no-fail-fast", "--package", SIMULATOR]);
+    // Its seeds, on two processors: 4 min to compile it so and 2.5 min to run; without, a minute and up to 23.
+    command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
+    Program {
+        name: "simulator".to_owned(),
+        counting: Counting::Libtest,
+        command,
+    }
 }
 
 /// The tests with a Linux kernel as the client.
