@@ -57,6 +57,8 @@ pub struct Rig {
     pub nfsd: Arc<Nfsd<Mds>>,
     /// Wall time in seconds.
     pub clock_s: Arc<AtomicI64>,
+    /// That of clients' ends: each of their connections has a number of its own.
+    context: Context,
     shutdown: Shutdown,
 }
 
@@ -226,6 +228,7 @@ impl Rig {
             store,
             nfsd,
             clock_s,
+            context: Context::new(TransportLimits::default()),
             shutdown,
         }
     }
@@ -248,8 +251,7 @@ impl Rig {
 
     /// Makes connections that begin at `name`.
     pub fn connector(&self, name: &str) -> MemoryConnector {
-        let context = Context::new(TransportLimits::default());
-        self.network.connector(name, context)
+        self.network.connector(name, self.context.clone())
     }
 
     /// As [`Rig::stranger`], over connections of another making.
