@@ -1,10 +1,11 @@
-//! Goal: ten thousand idle connections cost a server little memory, and the limit of connections refuses what comes
-//! beyond it without disturbing the others. Method: the real metadata server, and clients that are bare sockets.
+//! Goal: ten thousand idle connections cost a server little memory, the limit of connections refuses what comes
+//! beyond it without disturbing the others, and floods of MOUNT do neither. Method: the real metadata server, and clients that are bare sockets.
 #![allow(clippy::unwrap_used, reason = "tests unwrap")]
 
 mod rig;
 
 use rig::{LoneMds, connections_allowed, run, status, wait_for};
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -111,6 +112,94 @@ fn ten_thousand_idle_connections_cost_little_and_the_limit_refuses_more() {
     // Who leaves makes room.
     drop(last);
     wait_for("free place", || mds.connect().ok());
+}
+
+/// Connections that flood, and those that there may be.
+const FLOODS: usize = 32;
+/// Calls of MNT on each of them that nobody reads an answer of: their answers are more than the kernel and the server keep.
+const FLOOD_CALLS: usize = 300_000;
+/// Most resident memory for them: unread replies of each (docs/operate/limits.md), as much of records that arrived, and what the
+/// allocator keeps.
+const FLOOD_BYTES_MAX: usize = FLOODS * (2 * (256 << 10)) + (8 << 20);
+
+/// MNT of the root by version 3 (RFC 1813 §5.2.1) with its record mark.
+const MNT_CALL: [u32; 13] = [
+    0x8000_0030,
+    7,
+    0,
+    2,
+    100_005,
+    3,
+    1,
+    0,
+    0,
+    0,
+    0,
+    1,
+    u32::from_be_bytes(*b"/\0\0\0"),
+];
+/// The result is a handle of 24 bytes and one flavor, which is AUTH_SYS.
+const MNT_REPLY_BYTES: usize = 4 + 24 + 4 + 4 + 24 + 8;
+/// SUCCESS, MNT3_OK, and the length of the handle.
+const MOUNTED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 24];
+/// Bytes of answers that the kernel keeps for one of them.
+const FLOOD_BUFFER_BYTES: usize = 16 << 10;
+
+#[test]
+fn floods_of_mount_cost_bounded_memory_and_hold_nobody_up() {
+    let (address, control) = (rig::address(), rig::address());
+    let more = format!("listen = ['{address}']\ncontrol_listen = ['{control}']\nnfs3 = true");
+    let mds = Mds {
+        server: LoneMds::start(FLOODS + 1, &more),
+        address,
+    };
+    let before = mds.server.resident_bytes();
+    let calls = bytes(&MNT_CALL).repeat(FLOOD_CALLS);
+    let mut floods: Vec<TcpStream> = (0..FLOODS).map(|_| mds.connect().unwrap()).collect();
+    // As much as each takes: the server stops reading where nobody reads its answers.
+    let stopped = floods.iter_mut().map(|stream| {
+        stream.set_nonblocking(true).unwrap();
+        set_socket_recv_buffer_size(&*stream, FLOOD_BUFFER_BYTES).unwrap();
+        let (mut sent, mut refused_in_turn) = (0, 0);
+        while sent < calls.len() && refused_in_turn < 20 {
+            match stream.write(&calls[sent..]) {
+                Ok(more) => (sent, refused_in_turn) = (sent + more, 0),
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
+                    refused_in_turn += 1;
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(e) => panic!("{e}"),
+            }
+        }
+        usize::from(sent < calls.len())
+    });
+    assert_eq!(stopped.sum::<usize>(), FLOODS, "each is stopped");
+    let grown = mds.server.resident_bytes().saturating_sub(before);
+    println!("{grown} resident bytes for {FLOODS} floods of MNT");
+    assert!(grown <= FLOOD_BYTES_MAX, "{grown} bytes");
+
+    // Another one is answered, and beyond the limit of connections nobody gets in.
+    let mut other = mds.connect().unwrap();
+    let asked = Instant::now();
+    other.set_read_timeout(Some(rig::PATIENCE)).unwrap();
+    other.write_all(&bytes(&MNT_CALL)).unwrap();
+    let mut reply = [0; MNT_REPLY_BYTES];
+    other.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[24..36], MOUNTED, "{reply:?}");
+    println!("a mount beside them took {:?}", asked.elapsed());
+    assert!(mds.connect().is_err());
+    // Those that flood go on once they read.
+    let mut first = floods.swap_remove(0);
+    first.set_nonblocking(false).unwrap();
+    first.set_read_timeout(Some(rig::PATIENCE)).unwrap();
+    for _ in 0..1000 {
+        first.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[24..36], MOUNTED, "{reply:?}");
+    }
+    drop(floods);
+    wait_for("end of the floods", || {
+        (mds.server.connections() <= 2).then_some(())
+    });
 }
 
 /// The least `idle_close` that there is.
