@@ -286,7 +286,13 @@ impl LoneMds {
         assert!(self.child.wait().unwrap().success());
     }
 
-    /// Starts it again after [`Self::stop`].
+    /// Ends it with SIGKILL.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again after [`Self::stop`] or [`Self::kill`].
     pub fn resume(&mut self) {
         self.child = Self::spawn(self.dir.path());
         wait_for("metadata server", || status(self.dir.path()));
