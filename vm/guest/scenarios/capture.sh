@@ -4,7 +4,7 @@ NAME=capture
 trap 'finish $?' EXIT
 signal ready
 await go || fail "the host does not record"
-SCENARIOS="mount special openunlink locks direct pnfs" PNFS_MIB="$CAPTURE_MIB" \
+SCENARIOS="mount special openunlink locks direct pnfs nfs3 nlm" PNFS_MIB="$CAPTURE_MIB" \
     sh "$LIB/run-scenarios.sh" || fail "a scenario failed"
 signal done
 VERDICT=passed

@@ -55,14 +55,47 @@ const OPERATIONS: &[(&str, u32)] = &[
     ("RECLAIM_COMPLETE", 58),
 ];
 
+/// Procedures of NFSv3, MOUNT 3 and NLM 4 that must be there, calls and replies together: by which field tshark shows them, and their
+/// numbers (RFC 1813 §3.3, §5.2, §6.3).
+const PROCEDURES: &[(&str, &str, u32)] = &[
+    ("GETATTR", "nfs.procedure_v3", 1),
+    ("SETATTR", "nfs.procedure_v3", 2),
+    ("LOOKUP", "nfs.procedure_v3", 3),
+    ("ACCESS", "nfs.procedure_v3", 4),
+    ("READLINK", "nfs.procedure_v3", 5),
+    ("READ", "nfs.procedure_v3", 6),
+    ("WRITE", "nfs.procedure_v3", 7),
+    ("CREATE", "nfs.procedure_v3", 8),
+    ("MKDIR", "nfs.procedure_v3", 9),
+    ("SYMLINK", "nfs.procedure_v3", 10),
+    ("MKNOD", "nfs.procedure_v3", 11),
+    ("REMOVE", "nfs.procedure_v3", 12),
+    ("RMDIR", "nfs.procedure_v3", 13),
+    ("RENAME", "nfs.procedure_v3", 14),
+    ("LINK", "nfs.procedure_v3", 15),
+    ("READDIRPLUS", "nfs.procedure_v3", 17),
+    ("FSINFO", "nfs.procedure_v3", 19),
+    ("PATHCONF", "nfs.procedure_v3", 20),
+    ("COMMIT", "nfs.procedure_v3", 21),
+    ("MNT", "mount.procedure_v3", 1),
+    ("TEST", "nlm.procedure_v4", 1),
+    ("LOCK", "nlm.procedure_v4", 2),
+    ("CANCEL", "nlm.procedure_v4", 3),
+    ("UNLOCK", "nlm.procedure_v4", 4),
+    ("GRANTED", "nlm.procedure_v4", 5),
+];
+
 /// Calls whose replies may be missing, and the other way round: those on their way at the end.
 const UNPAIRED_MAX: u64 = 64;
 
 /// Fields that are read of each frame, in the order in which [`judge`] takes them.
-const FIELDS: [&str; 8] = [
+const FIELDS: [&str; 11] = [
     "frame.number",
     "rpc.msgtyp",
     "nfs.opcode",
+    "nfs.procedure_v3",
+    "mount.procedure_v3",
+    "nlm.procedure_v4",
     "tcp.analysis.keep_alive",
     "_ws.malformed",
     "_ws.expert.severity",
@@ -198,33 +231,48 @@ fn decode(file: &Path, ports: &[String]) -> Result<String> {
     output(&mut command)
 }
 
-/// What the lines of [`decode`] come to.
-fn judge(lines: &str) -> Finding {
-    let mut seen: BTreeMap<u32, u64> = BTreeMap::new();
-    let (mut frames, mut calls, mut replies, mut wrong) = (0, 0_u64, 0_u64, Vec::new());
-    for line in lines.lines() {
+/// What was seen of a recording.
+#[derive(Default)]
+struct Seen {
+    /// Frames with NFSv4 in them.
+    frames: u64,
+    calls: u64,
+    replies: u64,
+    /// How often a number was seen in a field.
+    numbers: BTreeMap<(&'static str, u32), u64>,
+    /// Frames with a fault.
+    wrong: Vec<String>,
+}
+
+impl Seen {
+    /// Takes in a line of [`decode`].
+    fn line(&mut self, line: &str) {
         let fields: Vec<&str> = line.split('\t').collect();
         let [
             number,
             types,
-            opcodes,
+            numbers @ ..,
             keep_alive,
             malformed,
             severities,
             messages,
             info,
-        ] = fields[..]
+        ] = &fields[..]
         else {
-            wrong.push(format!("tshark's line is not understood: {line}"));
-            continue;
+            return self.not_understood(line);
         };
-        frames += u64::from(!opcodes.is_empty());
-        for text in types.split(',') {
-            calls += u64::from(text == CALL);
-            replies += u64::from(text == REPLY);
+        if fields.len() != FIELDS.len() {
+            return self.not_understood(line);
         }
-        for opcode in opcodes.split(',').filter_map(|text| text.parse().ok()) {
-            *seen.entry(opcode).or_default() += 1;
+        self.frames += u64::from(!numbers[0].is_empty());
+        for text in types.split(',') {
+            self.calls += u64::from(text == CALL);
+            self.replies += u64::from(text == REPLY);
+        }
+        for (field, texts) in FIELDS[2..].iter().zip(numbers) {
+            for number in texts.split(',').filter_map(|text| text.parse().ok()) {
+                *self.numbers.entry((*field, number)).or_default() += 1;
+            }
         }
         let is_error = severities
             .split(',')
@@ -232,13 +280,44 @@ fn judge(lines: &str) -> Finding {
         // A keep-alive may repeat one octet of any value (RFC 9293 §3.8.4), which no receiver takes; tshark does.
         let is_waived = !keep_alive.is_empty() && types.is_empty();
         if (!malformed.is_empty() || is_error) && !is_waived {
-            wrong.push(format!("frame {number}: {messages} ({info})"));
+            self.wrong
+                .push(format!("frame {number}: {messages} ({info})"));
         }
     }
-    if !wrong.is_empty() {
-        let count = wrong.len();
-        wrong.truncate(SHOWN_MAX);
-        return Some(format!("{count} frames are wrong:\n{}", wrong.join("\n")));
+
+    fn not_understood(&mut self, line: &str) {
+        let why = format!("tshark's line is not understood: {line}");
+        self.wrong.push(why);
+    }
+
+    /// What was not seen as a call and as a reply.
+    fn missing(&self) -> Vec<&'static str> {
+        let operations = OPERATIONS
+            .iter()
+            .map(|(name, number)| (*name, "nfs.opcode", *number));
+        let all = operations.chain(PROCEDURES.iter().copied());
+        let count = |field, number| self.numbers.get(&(field, number)).copied().unwrap_or(0);
+        all.filter(|(_, field, number)| count(*field, *number) < 2)
+            .map(|(name, _, _)| name)
+            .collect()
+    }
+}
+
+/// What the lines of [`decode`] come to.
+fn judge(lines: &str) -> Finding {
+    let mut seen = Seen::default();
+    lines.lines().for_each(|line| seen.line(line));
+    let Seen {
+        frames,
+        calls,
+        replies,
+        ..
+    } = seen;
+    if !seen.wrong.is_empty() {
+        let count = seen.wrong.len();
+        seen.wrong.truncate(SHOWN_MAX);
+        let shown = seen.wrong.join("\n");
+        return Some(format!("{count} frames are wrong:\n{shown}"));
     }
     if frames < NFS_FRAMES_MIN {
         return Some(format!("only {frames} frames of NFS were recorded"));
@@ -246,11 +325,7 @@ fn judge(lines: &str) -> Finding {
     if calls.abs_diff(replies) > UNPAIRED_MAX {
         return Some(format!("{calls} calls but {replies} replies were decoded"));
     }
-    let missing: Vec<&str> = OPERATIONS
-        .iter()
-        .filter(|(_, opcode)| seen.get(opcode).copied().unwrap_or(0) < 2)
-        .map(|(name, _)| *name)
-        .collect();
+    let missing = seen.missing();
     (!missing.is_empty()).then(|| format!("never seen with its reply: {}", missing.join(", ")))
 }
 
@@ -264,12 +339,18 @@ mod tests {
     fn good() -> String {
         let all: Vec<String> = OPERATIONS.iter().map(|(_, n)| n.to_string()).collect();
         let all = all.join(",");
+        let of = |field| {
+            let numbers = PROCEDURES.iter().filter(|(_, of, _)| *of == field);
+            let numbers: Vec<String> = numbers.map(|(_, _, n)| n.to_string()).collect();
+            numbers.join(",")
+        };
+        let [nfs, mount, nlm] = ["nfs", "mount", "nlm"]
+            .map(|program| FIELDS[3..6].iter().find(|f| f.starts_with(program)))
+            .map(|field| of(*field.expect("a field of each program")));
         (0..NFS_FRAMES_MIN)
             .map(|n| {
-                format!(
-                    "{n}\t{}\t{all}\t\t\t2097152,6291456\tnote,warn\tinfo\n",
-                    n % 2
-                )
+                let (kind, numbers) = (n % 2, format!("{all}\t{nfs}\t{mount}\t{nlm}"));
+                format!("{n}\t{kind}\t{numbers}\t\t\t2097152,6291456\tnote,warn\tinfo\n")
             })
             .collect()
     }
@@ -279,13 +360,21 @@ mod tests {
         let good = good();
         assert_eq!(judge(&good), None);
         assert!(judge("").is_some());
-        assert!(judge(&good.replace(",49,", ",")).is_some_and(|why| why.contains("LAYOUTCOMMIT")));
+        for (number, name) in [
+            (",49,", "LAYOUTCOMMIT"),
+            (",17,", "READDIRPLUS"),
+            (",4,5", "GRANTED"),
+        ] {
+            let without = judge(&good.replace(number, ","));
+            assert!(without.is_some_and(|why| why.contains(name)), "{name}");
+        }
         assert!(judge(&good.replace("\t1\t", "\t0\t")).is_some_and(|why| why.contains("replies")));
         for bad in [
-            "7\t0\t53\t\t1\t8388608\tshort\tinfo\n",
-            "7\t0\t53\t\t\t8388608\tbad field\tinfo\n",
-            "7\t0\t53\t1\t1\t8388608\tshort, in a keep-alive with RPC in it\tinfo\n",
-            "7\t\t\t\t1\t8388608\tshort\tinfo\n",
+            "7\t0\t53\t\t\t\t\t1\t8388608\tshort\tinfo\n",
+            "7\t0\t\t7\t\t\t\t\t8388608\tbad field\tinfo\n",
+            "7\t0\t53\t\t\t\t1\t1\t8388608\tshort, in a keep-alive with RPC in it\tinfo\n",
+            "7\t\t\t\t\t\t\t1\t8388608\tshort\tinfo\n",
+            "7\t0\t53\t\t\t8388608\tfields are missing\tinfo\n",
             "no fields\n",
         ] {
             let found = judge(&format!("{good}{bad}"));
@@ -294,7 +383,7 @@ mod tests {
                 "{bad}"
             );
         }
-        let keep_alive = "7\t\t\t1\t1\t4194304\toverlaps\tinfo\n";
+        let keep_alive = "7\t\t\t\t\t\t1\t1\t4194304\toverlaps\tinfo\n";
         assert_eq!(judge(&format!("{good}{keep_alive}")), None);
     }
 }

@@ -196,7 +196,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ),
     hosted(
         "capture",
-        "tshark decodes the traffic of small scenarios without complaint (--crash --cluster-dir)",
+        "tshark decodes the traffic of small scenarios without complaint (--nfs3 --register-rpcbind --crash --cluster-dir)",
         Needs::Cluster,
         capture::capture,
     ),
