@@ -1,4 +1,9 @@
-"""Every pair of versions on one directory: versions.py VERSION=DIR... One client of each version, all in one guest."""
+"""Every pair of versions on one directory: versions.py VERSION=DIR... One client of each version, all in one guest.
+
+versions.py layouts DIR OTHER...: DIR by a client with layouts, and the same by clients without them. There may be one client with
+layouts: two of one guest share a connection to a data server, which refuses the second one, and Linux ends an fsync then before all is
+written.
+"""
 
 import itertools
 import os
@@ -6,10 +11,13 @@ import signal
 import sys
 import time
 
-from check import data, equal, expect, in_child, joined, note, run, same_bytes
+from check import data, drop_caches, equal, expect, in_child, joined, note, run, same_bytes
 from locks import READ, UNLOCK, WRITE, blocker, conflicts, lock
+from mountstats import parse
 
 LENGTHS = (1, 5000, 200_000)
+# More than files have for which there is no layout.
+LARGE = 3 << 20
 WAIT_S_MAX = 20
 
 
@@ -53,6 +61,67 @@ def open_file(a, b, name):
     os.unlink(f"{a}/{name}")
 
 
+def count(directory, what):
+    """How often the mount has sent an operation, or used a layout."""
+    stats = parse(os.path.dirname(directory))
+    return stats.get(what, stats["operations"].get(what, 0))
+
+
+def delegated_file(a, b, name):
+    """A file that one keeps delegated for writing after its close: what the other does calls it back."""
+    content = data(name, 5000)
+    # The first open of an owner of NFSv4.0 is to be confirmed, so it is not delegated.
+    for work in ("confirmed", "read", "write", "cut", "remove"):
+        path = f"{name}-{work}"
+        with open(f"{a}/{path}", "wb") as file:
+            file.write(content)
+        before = count(a, "DELEGRETURN")
+        if work in ("confirmed", "read"):
+            same_bytes(get(f"{b}/{path}"), content, f"{path} by the other")
+        elif work == "write":
+            with open(f"{b}/{path}", "r+b") as file:
+                file.write(b"changed")
+            same_bytes(get(f"{a}/{path}"), b"changed" + content[7:], f"{path}, changed by the other")
+        elif work == "cut":
+            os.truncate(f"{b}/{path}", 100)
+            same_bytes(get(f"{a}/{path}"), content[:100], f"{path}, cut by the other")
+        else:
+            os.unlink(f"{b}/{path}")
+            expect(not os.path.exists(f"{a}/{path}"), f"{path} is still there")
+        if work != "confirmed":
+            equal(count(a, "DELEGRETURN") - before, 1, f"delegations that came back, {path}")
+
+
+def layout_file(a, b, name):
+    """A file that one writes and reads by layouts, and the other through the metadata server."""
+    content = data(name, LARGE)
+    by_layout = count(a, "pnfs_writes")
+    with open(f"{a}/{name}", "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+        same_bytes(get(f"{b}/{name}"), content, "what is being written by a layout")
+    expect(count(a, "pnfs_writes") > by_layout, "nothing was written by a layout")
+    with open(f"{b}/{name}", "r+b") as file:
+        file.seek(LARGE // 2)
+        file.write(b"changed")
+    changed = content[: LARGE // 2] + b"changed" + content[LARGE // 2 + 7 :]
+    drop_caches()
+    by_layout = count(a, "pnfs_reads")
+    same_bytes(get(f"{a}/{name}"), changed, "what the other changed, by a layout")
+    expect(count(a, "pnfs_reads") > by_layout, "nothing was read by a layout")
+    held = os.open(f"{a}/{name}", os.O_RDWR)
+    os.pwrite(held, b"first", 0)
+    os.fsync(held)
+    os.truncate(f"{b}/{name}", 10_000)
+    equal(os.fstat(held).st_size, 10_000, "the size after the other cut it under a layout")
+    os.pwrite(held, b"end", 9_997)
+    os.close(held)
+    after = b"first" + changed[5:9_997] + b"end"
+    same_bytes(get(f"{b}/{name}"), after, "what was written by a layout after the cut")
+    os.unlink(f"{b}/{name}")
+
+
 def locks(a, b, name):
     """Locks of one are in the way of the other, and a wait ends when they go."""
     fa = os.open(f"{a}/{name}", os.O_CREAT | os.O_RDWR, 0o644)
@@ -86,12 +155,19 @@ def locks(a, b, name):
 
 def main():
     signal.alarm(900)
+    if sys.argv[1] == "layouts":
+        first, *others = sys.argv[2:]
+        for number, other in enumerate(others):
+            layout_file(first, other, f"layout-{number}")
+        return
     places = dict(word.split("=", 1) for word in sys.argv[1:])
     for (a, here), (b, there) in itertools.permutations(places.items(), 2):
         try:
             closed_file(here, there, f"closed-{a}-{b}")
             open_file(here, there, f"open-{a}-{b}")
             took = locks(here, there, f"locks-{a}-{b}")
+            if a != "3":
+                delegated_file(here, there, f"delegated-{a}-{b}")
         except BaseException:
             note(f"first {a}, then {b}")
             raise

@@ -244,7 +244,11 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ),
     extended(
         "versions",
-        "NFSv3, 4.0, 4.1 and 4.2 on one directory, in every pair: contents, open files, locks (--nfs3 --register-rpcbind)",
+        "NFSv3, 4.0, 4.1 and 4.2 on one directory, in every pair: contents, opens, locks, delegations (--nfs3 --register-rpcbind)",
+    ),
+    extended(
+        "layoutpairs",
+        "one directory by layouts, and by NFSv3 and NFSv4.0 through the MDS (--nfs3)",
     ),
     hosted(
         "nfs3locks",
