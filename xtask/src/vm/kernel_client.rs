@@ -209,7 +209,7 @@ fn run_pass(
     if pass.foreign {
         first.push_str(&beside_foreign(tools, binary, &state)?);
         // The servers of others register NFSv3 with rpcbind.
-        older = "";
+        older = "--nfs3 ";
     }
     let server_cmd = format!(
         "{before}{first} && exec {} up {older}--ds {DS_COUNT} --copies {} --dir {} --listen 192.0.2.1 --export 192.0.2.0/24:rw:none",
