@@ -1,7 +1,7 @@
 # What every scenario script sources. Gives: scenario, second_client, two_mounts, two_caches, mount_at, unmount, check, pass, fail,
 # signal, await, operations. A scenario prints exactly one line "ok NAME" or "FAIL NAME: why".
 #
-# Environment: SERVER, PORT, VERS (4.1 or 4.2), PROTO (tcp or rdma), EXPORT (path on the server), MNT (where to mount).
+# Environment: SERVER, PORT, VERS (3, 4.0, 4.1 or 4.2), PROTO (tcp or rdma), EXPORT (path on the server), MNT (where to mount).
 
 : "${SERVER:?}" "${PORT:=2049}" "${VERS:=4.2}" "${EXPORT:=/}" "${MNT:=/mnt/a}"
 LIB=/run/job/guest
@@ -9,13 +9,21 @@ export PYTHONPATH=$LIB PYTHONDONTWRITEBYTECODE=1
 NAME=unnamed
 VERDICT=
 
-# mount_at DIR [OPTIONS]: mounts the export; extra options come last and so win.
+# mount_at DIR [OPTIONS]: mounts the export; extra options come last and so win. NFSv3 has its locks by NLM, whose port the server's
+# rpcbind tells.
 mount_at() {
     mkdir -p "$1" || return 1
     helper=/run/tools/sbin/mount.nfs4
+    beside=
+    if [ "$VERS" = 3 ]; then
+        load_nfs3
+        rpc_daemons || return 1
+        helper=/run/tools/sbin/mount.nfs
+        beside=,lock,mountproto=tcp,mountport=$PORT
+    fi
     LD_LIBRARY_PATH=$(echo /run/tools/lib/*-linux-gnu):$(echo /run/tools/usr/lib/*-linux-gnu) \
         timeout 240 "$helper" "$SERVER:$EXPORT" "$1" \
-        -o "vers=$VERS,port=$PORT,sec=sys,proto=${PROTO:-tcp},hard,timeo=100${2:+,$2}"
+        -o "vers=$VERS,port=$PORT,sec=sys,proto=${PROTO:-tcp},hard,timeo=100$beside${2:+,$2}"
 }
 
 # load_nfs3: loads the modules of NFSv3.
@@ -38,15 +46,16 @@ daemon() {
     return 1
 }
 
-# rpc_daemons: starts rpcbind and rpc.statd, which locks by NFSv3 need.
+# rpc_daemons: starts rpcbind and rpc.statd, which locks by NFSv3 need, unless an earlier scenario has.
 rpc_daemons() {
+    [ ! -e /run/rpc_daemons ] || return 0
     mkdir -p /run/rpcbind /run/statd/sm /run/statd/sm.bak
     cp -a /etc /run/etc
     cp /run/tools/etc/netconfig /run/etc/netconfig 2>/dev/null
     grep -q ^_rpc: /run/etc/passwd ||
         echo '_rpc:x:65533:65534::/run/rpcbind:/usr/sbin/nologin' >>/run/etc/passwd
     mount --bind /run/etc /etc || return 1
-    daemon rpcbind && daemon rpc.statd --no-notify -P /run/statd
+    daemon rpcbind && daemon rpc.statd --no-notify -P /run/statd && touch /run/rpc_daemons
 }
 
 # mount_v3 DIR: mounts the export by NFSv3, without rpcbind, and without locks unless LOCKS=lock. Names and attributes are not

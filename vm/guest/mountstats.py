@@ -27,7 +27,7 @@ def parse(mount):
             if line.startswith("device "):
                 if found is not None:
                     break
-                if f" mounted on {mount} with fstype nfs4" in line:
+                if f" mounted on {mount} with fstype nfs" in line:
                     found = {"operations": {}, "bytes": {}, "layout_type": None}
                 continue
             if found is None or not words:
@@ -45,7 +45,7 @@ def parse(mount):
             elif words[0].endswith(":") and words[0][:-1].isupper() and len(words) >= 9:
                 found["operations"][words[0][:-1]] = int(words[1])
     if found is None:
-        raise SystemExit(f"{mount} is not an nfs4 mount")
+        raise SystemExit(f"{mount} is no mount of NFS")
     return found
 
 

@@ -132,7 +132,11 @@ def links(d):
 def times(d):
     path = f"{d}/times"
     open(path, "w").close()
-    for given in [(1_234_567_890_123_456_789, 987_654_321_000_000_001), (0, 1), (2**33 * 10**9, 5)]:
+    wanted = [(1_234_567_890_123_456_789, 987_654_321_000_000_001), (0, 1), (2**33 * 10**9, 5)]
+    if os.environ["VERS"] == "3":
+        # Its clients cut what lies outside of 1970 to 2106, and nanoseconds of the first and the last second.
+        wanted = [wanted[0], (0, 1_000_000_001)]
+    for given in wanted:
         os.utime(path, ns=given)
         drop_caches()
         found = os.stat(path)

@@ -84,10 +84,11 @@ const fn with_copies(name: &'static str) -> Pass {
 }
 
 /// The versions differ in few operations, so the second pass is cheaper where size alone matters.
-static PASSES: [Pass; 8] = [
+static PASSES: [Pass; 9] = [
     usual("4.2", 10_000),
     usual("4.1", 5_000),
     usual("4.0", 1_000),
+    usual("3", 1_000),
     with_copies("copies"),
     on_disk("small", Disk::Small),
     on_disk("shared", Disk::Shared),
@@ -128,19 +129,53 @@ static LONG_PASSES: [Pass; 4] = [
 /// What a newer kernel does otherwise: it asks for delegations in place of opens, and keeps times.
 const NEWER_SCENARIOS: [&str; 3] = ["opens", "preserve", "delegations"];
 
-/// What NFSv4.0 does otherwise: owners with sequence ids, callbacks over a connection of the server's, no layouts.
-const OLDEST_SCENARIOS: [&str; 11] = [
+/// All that does not need what came with NFSv4.1: sessions, layouts, attributes and operations of its own.
+const NFS40_SCENARIOS: [&str; 25] = [
     "mount",
+    "df",
     "special",
     "preserve",
+    "atime",
     "acl",
     "nfs3",
     "openunlink",
     "truncate",
+    "direct",
+    "aio",
+    "sparse",
     "mmap",
     "locks",
     "delegations",
+    "fsx",
+    "build",
+    "git",
+    "manyfiles",
+    "inline",
+    "identities",
     "evict",
+    "kernels",
+    "crash",
+    "nfs3locks",
+];
+
+/// What is the same without opens: NFSv3 with NLM. Others have it beside NFSv4.
+const NFS3_SCENARIOS: [&str; 16] = [
+    "mount",
+    "df",
+    "special",
+    "preserve",
+    "atime",
+    "truncate",
+    "direct",
+    "aio",
+    "sparse",
+    "mmap",
+    "locks",
+    "fsx",
+    "build",
+    "git",
+    "manyfiles",
+    "crash",
 ];
 
 /// What has all versions in one pass.
@@ -257,7 +292,8 @@ fn among(all: &run::ScenarioArgs, pass: &Pass) -> Option<run::ScenarioArgs> {
         Pass { newer: Some(_), .. } => all.among(&NEWER_SCENARIOS),
         Pass { name, .. } if *name == HOST_GONE => all.among(&["hostgone"]),
         Pass { copies: 2.., .. } => all.among(&COPIES_SCENARIOS),
-        Pass { vers: "4.0", .. } => all.among(&OLDEST_SCENARIOS),
+        Pass { vers: "4.0", .. } => all.among(&NFS40_SCENARIOS),
+        Pass { vers: "3", .. } => all.among(&NFS3_SCENARIOS),
         Pass { vers: "4.1", .. } => all.that(is_plain).map(|all| all.without(&ALL_VERSIONS)),
         _ => all.that(is_plain),
     }
