@@ -1,7 +1,7 @@
 //! Which call is being served: what a line of the log says of the request that it was written for.
 //!
-//! The engine of a connection sets it around each poll of a call, for all programs. Whoever has a part of a call done by
-//! a task or a thread of its own hands it on with [`CallId::carry`] or [`CallId::carry_over`]. Who writes the log asks
+//! The engine of a connection sets the id around each poll of a call, for all programs. Code that moves a part of a call to
+//! another task or thread passes the id on with [`CallId::carry`] or [`CallId::carry_over`]. The log formatter reads
 //! [`CallId::current`].
 //!
 //! # Cost
